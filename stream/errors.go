@@ -1,0 +1,140 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The sentinels of the whole project. Each names one condition; the comment says what to do.
+// Errors are returned wrapped in an *Error that says where it happened: match with errors.Is.
+var (
+	// ErrConfig: the configuration is wrong. The message lists every fault that was found. Correct
+	// them; nothing was read or written.
+	ErrConfig = errors.New("configuration is not valid")
+	// ErrReservedOption: a raw client option touches something that a guarantee rests on. Remove the
+	// option named in the message, or set the field of the configuration that it names instead.
+	ErrReservedOption = errors.New("client option is reserved")
+	// ErrTopic: a topic is missing or is not set up as the component needs it. The hint has the
+	// command that mends it.
+	ErrTopic = errors.New("topic is not usable")
+	// ErrUnreachable: no broker answered within the stated bound. Check addresses, network and TLS.
+	ErrUnreachable = errors.New("brokers cannot be reached")
+	// ErrNotAuthenticated: the broker refused the credentials. Check SASL mechanism, user, password.
+	ErrNotAuthenticated = errors.New("authentication refused")
+	// ErrNotAuthorized: an ACL is missing. The hint names resource and operation.
+	ErrNotAuthorized = errors.New("not authorized")
+	// ErrBrokerTooOld: the broker lacks a request that the guarantee needs. Upgrade the brokers, or
+	// choose another guarantee.
+	ErrBrokerTooOld = errors.New("broker is too old")
+	// ErrOwnershipLost: the partition is no longer this process's. Nothing is to be done: the owner's
+	// loop drops the partition, and the new owner goes on from the committed offset.
+	ErrOwnershipLost = errors.New("ownership lost")
+	// ErrIDTaken: something else keeps initialising the partition's transactional id. Make sure that
+	// no second application uses the same group and snapshot topic, then start again.
+	ErrIDTaken = errors.New("transactional id is initialised by somebody else")
+	// ErrOutcomeUnknown: a transaction's outcome could not be found out before the time for it ran
+	// out. The ownership ends and the next owner reads what was committed; nothing is lost.
+	ErrOutcomeUnknown = errors.New("outcome of the transaction is unknown")
+	// ErrNoOffset: a write was asked for before any offset was committed for the partition. Commit
+	// first.
+	ErrNoOffset = errors.New("no offset to bind the write to")
+	// ErrOffsetBack: a commit would move the committed offset back. This is a bug in the caller.
+	ErrOffsetBack = errors.New("offset would move back")
+	// ErrClosed: the writer was closed. Open a new one under a new ownership.
+	ErrClosed = errors.New("closed")
+	// ErrTooLarge: a state or record is over the limit that the broker or the topic allows. The
+	// message names key and size. Make the state smaller or raise max.message.bytes.
+	ErrTooLarge = errors.New("record is too large")
+	// ErrStateTooLarge: the states of this process hold more bytes than MaxStateBytes. Add members or
+	// raise the limit.
+	ErrStateTooLarge = errors.New("state is over the limit of this process")
+	// ErrRestoreStalled: a restore made no progress within its stall timeout. The message has the
+	// diagnosis and the hint has the next step.
+	ErrRestoreStalled = errors.New("restore stalled")
+	// ErrTruncated: a log ends before a position that had been acknowledged. Records were lost by the
+	// broker. Decide between the start policies that the hint names.
+	ErrTruncated = errors.New("log was truncated")
+	// ErrOffsetMismatch: the committed offset and the progress record disagree in a way that no
+	// crash explains. The hint names the start policies to choose from.
+	ErrOffsetMismatch = errors.New("committed offset and progress disagree")
+	// ErrInputChanged: the input topic is not the one that the state was folded from: it was
+	// recreated or its partition count changed. Rebuild the state, or restore the topic.
+	ErrInputChanged = errors.New("input topic changed")
+	// ErrFoldVersion: the state was folded by another FoldVersion. Choose rebuild or start-empty.
+	ErrFoldVersion = errors.New("fold version changed")
+	// ErrCorruptSnapshot: a snapshot record cannot be decoded. It is never treated as absent. The
+	// message names topic, partition, offset and key.
+	ErrCorruptSnapshot = errors.New("snapshot record cannot be decoded")
+	// ErrNoKey: a record has no key and the flow has no Route. Give a Route, or an OnError policy
+	// that skips.
+	ErrNoKey = errors.New("record has no key")
+	// ErrUndeclaredOutput: a fold emitted to a topic that Outputs does not list.
+	ErrUndeclaredOutput = errors.New("output topic is not declared")
+	// ErrOutput: an output could not be written. The message names the input record it came from.
+	ErrOutput = errors.New("output refused")
+	// ErrFold: the fold returned an error or panicked, and the policy was to stop.
+	ErrFold = errors.New("fold failed")
+)
+
+// Error says what happened, where, and what to do next. Fields that do not apply are zero;
+// Partition and Offset are -1.
+type Error struct {
+	Op              string // what was being done, as "restore", "commit", "check"
+	Topic           string
+	Partition       int32
+	Offset          int64
+	Key             []byte // not printed: keys may be personal data. Read it from the field.
+	Group           string
+	TransactionalID string
+	Hint            string // the next step, a sentence or a command
+	Err             error
+}
+
+// NewError returns an Error for op with Partition and Offset set to "does not apply".
+func NewError(op string, err error) *Error {
+	return &Error{Op: op, Partition: -1, Offset: -1, Err: err}
+}
+
+// At sets where it happened and returns e.
+func (e *Error) At(p Partition, offset int64) *Error {
+	e.Topic, e.Partition, e.Offset = p.Topic, p.Partition, offset
+	return e
+}
+
+// Hinted sets the next step and returns e.
+func (e *Error) Hinted(format string, args ...any) *Error {
+	e.Hint = fmt.Sprintf(format, args...)
+	return e
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.Topic != "" {
+		fmt.Fprintf(&b, " %s", e.Topic)
+		if e.Partition >= 0 {
+			fmt.Fprintf(&b, "/%d", e.Partition)
+		}
+	}
+	if e.Offset >= 0 {
+		fmt.Fprintf(&b, " offset %d", e.Offset)
+	}
+	if e.Key != nil {
+		fmt.Fprintf(&b, " (key of %d bytes)", len(e.Key))
+	}
+	if e.Group != "" {
+		fmt.Fprintf(&b, " group %s", e.Group)
+	}
+	if e.TransactionalID != "" {
+		fmt.Fprintf(&b, " transactional id %s", e.TransactionalID)
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	if e.Hint != "" {
+		fmt.Fprintf(&b, ". Next: %s", e.Hint)
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

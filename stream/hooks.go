@@ -1,0 +1,94 @@
+package stream
+
+import "time"
+
+// Hooks is a set of functions that a component calls as things happen. Any of them may be nil.
+// They are called from the goroutine where the event happens, for several partitions at once: they
+// must be safe for concurrent use, quick, and must not call back into the component.
+type Hooks struct {
+	Assigned    func(Assigned)    // an ownership was granted
+	Restoring   func(Restoring)   // a restore made progress; at most once a second a partition
+	Restored    func(Restored)    // a restore reached its target and folding begins
+	Committed   func(Committed)   // a transaction is known to be committed
+	Refused     func(Refused)     // the broker refused a transaction
+	Revoked     func(Released)    // an ownership ended in a revoke: drained and torn down
+	Lost        func(Released)    // an ownership ended by loss: torn down, nothing flushed
+	Stalled     func(Stalled)     // a restore makes no progress
+	OutputAcked func(OutputAcked) // outputs were acknowledged by the broker
+}
+
+// Assigned tells that an ownership was granted.
+type Assigned struct {
+	Partition  Partition
+	Ownership  int64
+	Generation int32
+	TookOver   bool          // the takeover found another's epoch on the transactional id
+	Takeover   time.Duration // how long the takeover and the stable offset fetch took
+	Committed  int64         // the stable committed offset, -1 if none
+}
+
+// Restoring tells how far a restore has come.
+type Restoring struct {
+	Partition Partition
+	Position  int64 // next offset of the snapshot partition to be read
+	Target    int64 // high watermark captured at the start
+	Records   int64
+	Bytes     int64
+	Rate      float64       // bytes per second since the start
+	ETA       time.Duration // 0: unknown
+}
+
+// Restored tells that a partition is ready.
+type Restored struct {
+	Partition Partition
+	Keys      int
+	Records   int64
+	Bytes     int64
+	Took      time.Duration
+	Start     int64 // first input offset to be folded
+}
+
+// Committed tells what a transaction made visible.
+type Committed struct {
+	Partition Partition
+	Next      int64 // committed input offset
+	Writes    int   // snapshots and tombstones
+	Bytes     int64
+	Took      time.Duration
+	ReadBack  bool // the outcome was unknown at first and read back
+}
+
+// Refused tells that the broker refused a transaction.
+type Refused struct {
+	Partition Partition
+	Cause     string // "generation", "producer-epoch", "member", "record", "abortable"
+	Code      int16  // Kafka error code, 0 if there was none
+	Final     bool   // the ownership ends by it
+	Err       error
+}
+
+// Released tells how an ownership ended.
+type Released struct {
+	Partition Partition
+	Ownership int64
+	Took      time.Duration // from the callback to the return
+	Flushed   bool          // everything folded was committed
+	Cause     error         // why it was lost, nil for a plain revoke
+}
+
+// Stalled tells that a restore makes no progress.
+type Stalled struct {
+	Partition Partition
+	Position  int64
+	Target    int64
+	For       time.Duration
+	Final     bool // the stall timeout has passed and the restore failed with Diagnosis
+	Diagnosis string
+}
+
+// OutputAcked tells that outputs were acknowledged.
+type OutputAcked struct {
+	Partition Partition // the input partition
+	Count     int
+	Bytes     int64
+}

@@ -1,0 +1,87 @@
+package stream
+
+import (
+	"fmt"
+	"time"
+)
+
+// Partition names one partition of one topic.
+type Partition struct {
+	Topic     string
+	Partition int32
+}
+
+// String returns "topic/partition", the form used in logs and errors.
+func (p Partition) String() string { return fmt.Sprintf("%s/%d", p.Topic, p.Partition) }
+
+// Header is one record header. Kafka keeps the order of headers and allows repeated keys.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// Record is one record as it was read from Kafka. Its bytes belong to the reader: a function that
+// is handed a Record must not change them, and may keep them only where its own documentation says
+// so.
+type Record struct {
+	Topic       string
+	Partition   int32
+	Offset      int64
+	LeaderEpoch int32     // leader epoch of the batch the record came in, -1 if unknown
+	Timestamp   time.Time // as written by the producer or the broker, whatever that clock said
+	Key         []byte    // nil: the record has no key
+	Value       []byte    // nil: a tombstone
+	Headers     []Header
+}
+
+// Message is one record to be written.
+type Message struct {
+	Topic     string
+	Key       []byte
+	Value     []byte // nil: a tombstone
+	Headers   []Header
+	Timestamp time.Time // zero: the time at which it is sent
+}
+
+// Action is what happens to a record whose step failed.
+type Action int
+
+const (
+	// Stop ends the partition with an error that names the record; what was folded before it is
+	// committed, nothing past it.
+	Stop Action = iota
+	// Skip leaves the key's state as it was before the record and goes on with the next one. The
+	// record counts as consumed: its offset is committed like any other.
+	Skip
+	// Retry runs the step again after a pause that doubles from 100 ms up to 30 s.
+	Retry
+)
+
+// String returns the lower-case name of the action.
+func (a Action) String() string {
+	switch a {
+	case Stop:
+		return "stop"
+	case Skip:
+		return "skip"
+	case Retry:
+		return "retry"
+	}
+	return fmt.Sprintf("action(%d)", int(a))
+}
+
+// RecordError tells an error policy which record failed, how often and why.
+type RecordError struct {
+	Record   Record
+	Attempt  int  // 1 for the first failure of this record in this ownership
+	Panicked bool // the fold panicked; Err holds the value and the stack
+	Err      error
+}
+
+func (e *RecordError) Error() string {
+	return fmt.Sprintf("record %s/%d offset %d, attempt %d: %v",
+		e.Record.Topic, e.Record.Partition, e.Record.Offset, e.Attempt, e.Err)
+}
+
+// Unwrap returns the error of the fold.
+func (e *RecordError) Unwrap() error { return e.Err }
