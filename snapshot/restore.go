@@ -121,6 +121,7 @@ type restore struct {
 	mu         sync.Mutex
 	position   int64
 	advancedAt time.Time // when the position last advanced
+	handing    bool      // Each runs: the read waits for it and not for the log
 	retried    error     // what the read last retried, nil after it advanced
 	records    int64
 	keyless    int64
@@ -139,6 +140,7 @@ func (r *restore) run(ctx context.Context) error {
 		return err
 	}
 	reading, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	watched := make(chan error, 1)
 	go func() {
 		err := r.watch(reading)
@@ -204,7 +206,10 @@ func (r *restore) each(rec *kgo.Record) error {
 		r.advance(rec.Offset + 1)
 		return nil
 	}
-	if err := r.Each(wire.Record(rec)); err != nil {
+	r.setHanding(true)
+	err := r.Each(wire.Record(rec))
+	r.setHanding(false)
+	if err != nil {
 		return err
 	}
 	size := int64(len(rec.Key) + len(rec.Value))
@@ -217,6 +222,13 @@ func (r *restore) each(rec *kgo.Record) error {
 	r.mu.Unlock()
 	r.advance(rec.Offset + 1)
 	return nil
+}
+
+// setHanding marks the time that the record's taker uses, which is not the log standing still.
+func (r *restore) setHanding(on bool) {
+	r.mu.Lock()
+	r.handing = on
+	r.mu.Unlock()
 }
 
 func (r *restore) advance(position int64) {

@@ -71,9 +71,13 @@ func (r *restore) watch(ctx context.Context) error {
 	}
 }
 
+// stillSince returns when the log last gave something: now, while Each has the say.
 func (r *restore) stillSince() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.handing {
+		return time.Now()
+	}
 	return r.advancedAt
 }
 
