@@ -14,11 +14,17 @@ import (
 
 // store persists what a worker has folded: a fence.Writer, or the unfenced store.
 type store interface {
+	// TransactionalID is the id that the store writes under; "" if it uses none.
+	TransactionalID() string
 	// Adopt tells the newest progress record that the restore found, and its offset.
 	Adopt(p fence.Progress, at int64)
 	// Commit writes records and the input offset. A *fence.RecordError names a record that the
 	// broker refuses; nothing was committed then.
 	Commit(ctx context.Context, next fence.Offset, rs ...stream.Message) error
+	// Rebuild commits the offset, which may lie below the committed one, under an incarnation.
+	Rebuild(ctx context.Context, incarnation uint32, next fence.Offset) error
+	// Refetch reads the stable committed offset again.
+	Refetch(ctx context.Context) (fence.Committed, error)
 	// Retake takes the transactional id over again.
 	Retake(ctx context.Context) error
 	Close(ctx context.Context) error
@@ -59,7 +65,7 @@ func (w *worker) commit(b *engine.Batch) error {
 	}
 	messages := make([]stream.Message, len(b.Writes))
 	for i, write := range b.Writes {
-		m, err := snapshot.Encode(toSnapshot(write))
+		m, err := snapshot.Encode(toSnapshot(write, w.incarnation))
 		if err != nil {
 			return err
 		}
@@ -117,9 +123,9 @@ func (w *worker) flush() error {
 	}
 }
 
-func toSnapshot(write engine.Write) snapshot.Record {
+func toSnapshot(write engine.Write, incarnation uint32) snapshot.Record {
 	r := snapshot.Record{Key: write.Key, Value: write.Value}
-	r.Applied, r.Steps, r.Incarnation = []int64{write.Applied}, write.Steps, write.Incarnation
+	r.Applied, r.Steps, r.Incarnation = []int64{write.Applied}, write.Steps, uint64(incarnation)
 	switch {
 	case write.Tombstone:
 		r.Kind, r.Value = snapshot.Tombstone, nil

@@ -37,8 +37,8 @@ type Config struct {
 	Kafka              kafka.Config
 	Session            fence.Session
 	TransactionTimeout time.Duration
-	Input              wire.Topic // facts of the input topic at start
-	Snapshots          wire.Topic // facts of the snapshot topic at start
+	Input              wire.Facts // facts of the input topic at start
+	Snapshots          wire.Facts // facts of the snapshot topic at start
 	Features           wire.Features
 	Fenced             bool // FencedState; else Unfenced
 	HasOutputs         bool

@@ -59,7 +59,7 @@ func (m *Member) Run(ctx context.Context) error {
 	m.admin = admin
 	m.group = fence.NewGroup(m.assigned, m.released)
 	m.poll, err = m.group.NewClient(m.ctx, m.cfg.Kafka, m.cfg.Session,
-		kgo.ConsumeTopics(m.cfg.Input.Name),
+		kgo.ConsumeTopics(m.cfg.Input.Topic),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxWait(500*time.Millisecond),

@@ -43,7 +43,8 @@ type worker struct {
 	outputs outputs
 
 	// Touched by run only.
-	engine   Engine
+	engine      Engine
+	incarnation uint32
 	inflight *engine.Batch
 	outcome  chan error
 	blocked  time.Time // no record is folded before: the error policy asked for a pause
