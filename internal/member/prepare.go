@@ -108,9 +108,12 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 	w.incarnation = 0
 	each := func(r stream.Record) error {
 		if fence.IsProgressKey(r.Key) {
-			progress, err := fence.DecodeProgress(r)
+			progress, err := fence.DecodeProgress(r.Value)
+			if err == nil && len(progress.Inputs) != 1 {
+				err = fmt.Errorf("progress record of %d inputs, the flow has 1: %w", len(progress.Inputs), stream.ErrCorruptSnapshot)
+			}
 			if err != nil {
-				return err
+				return w.corrupt(r, err)
 			}
 			f.progress, f.progressAt = &progress, r.Offset
 			return nil
