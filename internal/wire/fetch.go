@@ -1,0 +1,229 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// ReadOptions says what Read reads.
+type ReadOptions struct {
+	From int64 // first offset wanted; below the log's start the read begins at the log's start
+	To   int64 // the read ends when its position is here; records at and past it are left out
+
+	// MaxBytes bounds one fetch, compressed as it is in the log; 0: 4 MiB. Up to three fetches are in
+	// memory at once. A single batch that is larger comes whole.
+	MaxBytes int32
+
+	// Committed reads under read_committed: records of aborted transactions are left out, and the
+	// read waits below the first open transaction. Otherwise everything up to the high watermark
+	// comes, without control records.
+	Committed bool
+
+	// OnPosition is told each advance of the position, after the records before it were handed out.
+	// It is called from the goroutine that called Read; nil: nobody is told.
+	OnPosition func(position int64)
+
+	// OnRetry is told each error that the read is about to retry, from another goroutine; nil:
+	// nobody is told.
+	OnRetry func(err error)
+}
+
+const (
+	defaultFetchBytes = 4 << 20
+
+	// idlePause is waited between fetches that bring nothing. The wait is on our side and not the
+	// broker's, because all fetches to one broker share one connection, and a request that the
+	// broker holds back holds back every partition behind it.
+	idlePause = 50 * time.Millisecond
+)
+
+// page is what one fetch brought.
+type page struct {
+	records []*kgo.Record
+	next    int64
+	err     error
+}
+
+// Read hands the partition's records to each, in offset order, until its position has reached To.
+// It is judged by position and not by the last record seen, so it ends on empty logs, on tails of
+// control records or aborted records, and over offsets that compaction removed. Records may be kept
+// by each; an error of each ends the read and comes back as it is.
+//
+// A leader that moves or does not answer is waited for as long as ctx lasts. The errors that come
+// back are stream.ErrTruncated when the log ends before the position, stream.ErrTopic when the topic
+// is gone or another one, stream.ErrNotAuthorized, stream.ErrNotAuthenticated, the cause of ctx, and
+// errors of records that cannot be decoded. The returned position is the next offset to be read, at
+// most To, and valid beside an error too.
+func (l Log) Read(ctx context.Context, o ReadOptions, each func(*kgo.Record) error) (position int64, err error) {
+	position = o.From
+	if position >= o.To {
+		return position, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	pages := make(chan page)
+	go func() {
+		defer close(pages)
+		l.fetchAhead(ctx, o, pages)
+	}()
+	defer func() {
+		cancel(context.Canceled)
+		for range pages { // the fetching goroutine has ended when the channel is closed
+		}
+	}()
+	for p := range pages {
+		if p.err != nil {
+			return position, p.err
+		}
+		for _, r := range p.records {
+			if r.Offset >= o.To { // written since To was captured
+				break
+			}
+			if err := each(r); err != nil {
+				return position, err
+			}
+			position = r.Offset + 1
+		}
+		position = min(p.next, o.To)
+		if o.OnPosition != nil {
+			o.OnPosition(position)
+		}
+	}
+	if position >= o.To {
+		return position, nil
+	}
+	return position, context.Cause(ctx)
+}
+
+// fetchAhead sends the pages from o.From to o.To. A page waits in the send while the one before it is
+// handled, which is the one fetch ahead that a fast reader gains from.
+func (l Log) fetchAhead(ctx context.Context, o ReadOptions, pages chan<- page) {
+	f := fetcher{log: l, opts: o, leader: leader{broker: -1}, decompress: decompressor(l.Client)}
+	for position := o.From; position < o.To; {
+		p := f.page(ctx, position)
+		if p.err == nil && p.next == position {
+			if !sleep(ctx, idlePause) {
+				return
+			}
+			continue
+		}
+		select {
+		case pages <- p:
+		case <-ctx.Done():
+			return
+		}
+		if p.err != nil {
+			return
+		}
+		position = p.next
+	}
+}
+
+// decompressor returns the client's own, which is bounded by kgo.MaxDecompressBatchBytes.
+func decompressor(cl *kgo.Client) kgo.Decompressor {
+	if d, ok := cl.OptValue(kgo.WithDecompressor).(kgo.Decompressor); ok && d != nil {
+		return d
+	}
+	return kgo.DefaultDecompressor()
+}
+
+type fetcher struct {
+	log        Log
+	opts       ReadOptions
+	leader     leader
+	decompress kgo.Decompressor
+	outOfRange int // answers in a row that the position is outside the log
+}
+
+// rangePatience is how often in a row a log has to end before the position before that is called
+// truncation: between two leaders, one that was just deposed can answer from a shorter log.
+const rangePatience = 3
+
+// page fetches once from position, however many attempts that takes.
+func (f *fetcher) page(ctx context.Context, position int64) page {
+	var p page
+	err := f.log.retry(ctx, "fetch", &f.leader, f.opts.OnRetry, func(on leader) (err error) {
+		p, err = f.fetch(ctx, on, position)
+		if errors.Is(err, kerr.OffsetOutOfRange) {
+			p, err = f.placed(ctx, position)
+		}
+		return err
+	})
+	if err != nil {
+		return page{err: err}
+	}
+	f.outOfRange = 0
+	return p
+}
+
+func (f *fetcher) fetch(ctx context.Context, on leader, position int64) (page, error) {
+	l, maxBytes := f.log, f.opts.MaxBytes
+	if maxBytes <= 0 {
+		maxBytes = defaultFetchBytes
+	}
+	isolation := kgo.ReadUncommitted()
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID, req.MinBytes, req.MaxBytes, req.SessionEpoch = -1, 1, maxBytes, -1
+	if f.opts.Committed {
+		req.IsolationLevel, isolation = 1, kgo.ReadCommitted()
+	}
+	rt := kmsg.NewFetchRequestTopic()
+	rt.Topic, rt.TopicID = l.Topic, on.topicID
+	rp := kmsg.NewFetchRequestTopicPartition()
+	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes, rp.CurrentLeaderEpoch = l.Partition, position, maxBytes, on.epoch
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	resp, err := req.RequestWith(ctx, l.Client.Broker(int(on.broker)))
+	if err != nil {
+		return page{}, err
+	}
+	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+		return page{}, err
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return page{}, errors.New("the broker answered another number of partitions than was asked")
+	}
+	answer := &resp.Topics[0].Partitions[0]
+	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
+		return page{}, err
+	}
+	part, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Offset: position, IsolationLevel: isolation, Topic: l.Topic, Partition: l.Partition,
+	}, answer, f.decompress, nil)
+	if part.Err != nil && len(part.Records) == 0 {
+		// The bytes came over an intact connection, so asking again brings the same ones.
+		return page{}, stream.NewError("fetch", fmt.Errorf("batch cannot be decoded: %w", part.Err)).At(l.At(), position).
+			Hinted("the batch at this offset is damaged or decompresses to more than the client allows; " +
+				"dump it with kafka-dump-log.sh --deep-iteration on the leader")
+	}
+	return page{records: part.Records, next: max(next, position)}, nil
+}
+
+// placed finds out on which side of the log a position is that the broker called out of range. Below
+// the start the read goes on at the start; above the end records were lost.
+func (f *fetcher) placed(ctx context.Context, position int64) (page, error) {
+	start, end, _, err := f.log.Ends(ctx)
+	if err != nil {
+		return page{}, err
+	}
+	if position < start {
+		return page{next: start}, nil
+	}
+	f.outOfRange++
+	if position > end && f.outOfRange >= rangePatience {
+		return page{}, f.log.truncated("fetch", position, end)
+	}
+	return page{}, kerr.OffsetOutOfRange
+}
+
+func (l Log) truncated(op string, position, end int64) error {
+	return stream.NewError(op, fmt.Errorf("%w: it ends at %d, before offset %d that was already reached",
+		stream.ErrTruncated, end, position)).At(l.At(), position)
+}

@@ -1,0 +1,239 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Facts is what a component has to know about a topic before it relies on it.
+type Facts struct {
+	Topic      string
+	ID         [16]byte
+	Exists     bool
+	Partitions int32
+	Replicas   int16 // the least of all partitions
+	Leaderless int   // partitions that have no leader at the moment
+
+	CleanupPolicy   string // "compact", "delete" or "compact,delete"
+	MinISR          int
+	MaxMessageBytes int
+	DeleteRetention time.Duration // how long compaction keeps tombstones
+	UncleanElection bool          // acknowledged records may be lost in an election
+}
+
+// TopicConfig says how a topic is created.
+type TopicConfig struct {
+	Replicas int16             // 0: the cluster's default
+	MinISR   int               // min.insync.replicas; 0: the cluster's default
+	Configs  map[string]string // further topic configuration
+}
+
+// TopicFacts asks the cluster about a topic. A topic that does not exist is not an error: Exists is
+// false. Without the permission to describe its configuration the error is stream.ErrNotAuthorized,
+// with the command that grants it.
+func TopicFacts(ctx context.Context, cl *kgo.Client, topic string) (Facts, error) {
+	f, err := topicShape(ctx, cl, topic)
+	if err != nil || !f.Exists {
+		return f, err
+	}
+	configs, err := kadm.NewClient(cl).DescribeTopicConfigs(ctx, topic)
+	if err == nil && len(configs) != 1 {
+		err = fmt.Errorf("the cluster described %d topics instead of 1", len(configs))
+	}
+	if err == nil {
+		err = configs[0].Err
+	}
+	if errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		return f, topicError(topic, fmt.Errorf("%w: %w: its configuration cannot be checked", stream.ErrNotAuthorized, err)).
+			Hinted("grant DescribeConfigs on it: %s", GrantTopic(cl, topic, "DescribeConfigs"))
+	}
+	if err != nil {
+		return f, Log{Client: cl, Topic: topic, Partition: -1}.named("describe configuration of", err)
+	}
+	for _, c := range configs[0].Configs {
+		if err := f.set(c.Key, c.MaybeValue()); err != nil {
+			return f, topicError(topic, err)
+		}
+	}
+	return f, nil
+}
+
+func (f *Facts) set(key, value string) (err error) {
+	switch key {
+	case "cleanup.policy":
+		words := strings.Split(strings.ReplaceAll(value, " ", ""), ",")
+		slices.Sort(words)
+		f.CleanupPolicy = strings.Join(words, ",")
+	case "min.insync.replicas":
+		f.MinISR, err = strconv.Atoi(value)
+	case "max.message.bytes":
+		f.MaxMessageBytes, err = strconv.Atoi(value)
+	case "delete.retention.ms":
+		var ms int64
+		ms, err = strconv.ParseInt(value, 10, 64)
+		f.DeleteRetention = time.Duration(ms) * time.Millisecond
+	case "unclean.leader.election.enable":
+		f.UncleanElection = value == "true"
+	}
+	if err != nil {
+		return fmt.Errorf("configuration %s is %q: %w", key, value, err)
+	}
+	return nil
+}
+
+// topicShape is the part of the facts that the metadata has.
+func topicShape(ctx context.Context, cl *kgo.Client, topic string) (Facts, error) {
+	f := Facts{Topic: topic}
+	req := kmsg.NewPtrMetadataRequest()
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = kmsg.StringPtr(topic)
+	req.Topics = append(req.Topics, rt)
+	resp, err := req.RequestWith(ctx, cl)
+	if err == nil && len(resp.Topics) != 1 {
+		err = fmt.Errorf("metadata answered %d topics instead of 1", len(resp.Topics))
+	}
+	if err == nil {
+		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+	}
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return f, nil
+	case errors.Is(err, kerr.LeaderNotAvailable): // the topic is there, and told as far as it is known
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return f, topicError(topic, fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)).
+			Hinted("the topic does not exist or may not be seen; grant Describe on it: %s", GrantTopic(cl, topic, "Describe"))
+	case err != nil:
+		return f, Log{Client: cl, Topic: topic, Partition: -1}.named("describe", err)
+	}
+	t := &resp.Topics[0]
+	f.Exists, f.ID, f.Partitions = true, t.TopicID, int32(len(t.Partitions))
+	for i := range t.Partitions {
+		n := int16(len(t.Partitions[i].Replicas))
+		if i == 0 || n < f.Replicas {
+			f.Replicas = n
+		}
+		if t.Partitions[i].Leader < 0 {
+			f.Leaderless++
+		}
+	}
+	return f, nil
+}
+
+func topicError(topic string, err error) *stream.Error {
+	return stream.NewError("check topic", err).At(stream.Partition{Topic: topic, Partition: -1}, -1)
+}
+
+func unusable(topic, format string, args ...any) *stream.Error {
+	return topicError(topic, fmt.Errorf("%w: "+format, append([]any{stream.ErrTopic}, args...)...))
+}
+
+// CheckSnapshotTopic makes sure that a topic can hold the snapshots of a flow whose input has that
+// many partitions: it exists, has as many partitions, and is compacted and nothing else. If it is
+// missing and create is not nil, it is created first; losing that race to another process is fine.
+// Faults are stream.ErrTopic with the command that mends them.
+func CheckSnapshotTopic(ctx context.Context, cl *kgo.Client, topic string, partitions int32, create *TopicConfig) (Facts, error) {
+	f, err := TopicFacts(ctx, cl, topic)
+	if err == nil && !f.Exists && create != nil {
+		if err = createCompacted(ctx, cl, topic, partitions, *create); err == nil {
+			f, err = awaitLeaders(ctx, cl, topic)
+		}
+	}
+	if err != nil {
+		return f, err
+	}
+	bootstrap := Bootstrap(cl)
+	switch {
+	case !f.Exists:
+		return f, unusable(topic, "it does not exist").Hinted("create it: kafka-topics.sh --bootstrap-server %s --create "+
+			"--topic %s --partitions %d --replication-factor 3 --config cleanup.policy=compact --config min.insync.replicas=2",
+			bootstrap, topic, partitions)
+	case f.CleanupPolicy != "compact":
+		return f, unusable(topic, "its cleanup.policy is %q, and Kafka would delete snapshots of keys that do not change", f.CleanupPolicy).
+			Hinted("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config cleanup.policy=compact "+
+				"(records that were deleted before stay lost)", bootstrap, topic)
+	case f.Partitions < partitions:
+		return f, unusable(topic, "it has %d partitions and the input has %d: the numbers must be equal", f.Partitions, partitions).
+			Hinted("if the input always had %[1]d partitions: kafka-topics.sh --bootstrap-server %[2]s --alter --topic %[3]s --partitions %[1]d. "+
+				"If partitions were added to the input, its keys have moved between partitions: rebuild the state", partitions, bootstrap, topic)
+	case f.Partitions > partitions:
+		return f, unusable(topic, "it has %d partitions and the input has %d: the numbers must be equal", f.Partitions, partitions).
+			Hinted("name another snapshot topic, or if this one holds no state that is needed: kafka-topics.sh --bootstrap-server %s --delete --topic %s",
+				bootstrap, topic)
+	}
+	return f, nil
+}
+
+func createCompacted(ctx context.Context, cl *kgo.Client, topic string, partitions int32, c TopicConfig) error {
+	configs := map[string]*string{}
+	for k, v := range c.Configs {
+		configs[k] = kadm.StringPtr(v)
+	}
+	configs["cleanup.policy"] = kadm.StringPtr("compact")
+	if c.MinISR > 0 {
+		configs["min.insync.replicas"] = kadm.StringPtr(strconv.Itoa(c.MinISR))
+	}
+	replicas := c.Replicas
+	if replicas <= 0 {
+		replicas = -1
+	}
+	resp, err := kadm.NewClient(cl).CreateTopic(ctx, partitions, replicas, configs, topic)
+	switch {
+	case err == nil, errors.Is(err, kerr.TopicAlreadyExists):
+		return nil
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return topicError(topic, fmt.Errorf("%w: %w: it does not exist and cannot be created", stream.ErrNotAuthorized, err)).
+			Hinted("grant Create on it: %s", GrantTopic(cl, topic, "Create"))
+	}
+	if resp.ErrMessage != "" {
+		err = fmt.Errorf("%w: %s", err, resp.ErrMessage)
+	}
+	return topicError(topic, fmt.Errorf("%w: it could not be created: %w", stream.ErrTopic, err)).
+		Hinted("create it by hand: %s", createCommand(cl, topic, partitions, replicas, configs))
+}
+
+func createCommand(cl *kgo.Client, topic string, partitions int32, replicas int16, configs map[string]*string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d", Bootstrap(cl), topic, partitions)
+	if replicas > 0 {
+		fmt.Fprintf(&b, " --replication-factor %d", replicas)
+	}
+	for _, k := range slices.Sorted(maps.Keys(configs)) {
+		fmt.Fprintf(&b, " --config %s=%s", k, *configs[k])
+	}
+	return b.String()
+}
+
+// awaitLeaders waits as long as ctx lasts until every partition of a topic that was just created has
+// a leader: before that, each broker tells something else.
+func awaitLeaders(ctx context.Context, cl *kgo.Client, topic string) (Facts, error) {
+	for pause := retryMin; ; pause = min(2*pause, retryMax) {
+		f, err := topicShape(ctx, cl, topic)
+		if err != nil {
+			return f, err
+		}
+		if f.Exists && f.Partitions > 0 && f.Leaderless == 0 {
+			// The configuration comes from a broker that may be behind the one that was asked first.
+			full, err := TopicFacts(ctx, cl, topic)
+			if !errors.Is(err, kerr.UnknownTopicOrPartition) {
+				return full, err
+			}
+		}
+		if !sleep(ctx, pause) {
+			return f, topicError(topic, fmt.Errorf("%w: it was created, but its partitions have no leaders yet: %w",
+				stream.ErrTopic, context.Cause(ctx))).Hinted("wait, and look at it: %s", Log{Client: cl, Topic: topic}.DescribeCommand())
+		}
+	}
+}
