@@ -294,3 +294,25 @@ func (t *txn) close() {
 		t.wg.Go(t.cl.Close)
 	})
 }
+
+// progress scans the progress partition up to the high watermark. A transaction of a stale owner
+// that is still open would hold the scan up: the wait is bounded, and the id is then taken over
+// again.
+func (t *txn) progress(ctx context.Context, from int64) (found *Progress, at int64, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, unstableFor, errors.New("an open transaction holds up the read-back"))
+	defer cancel()
+	log := wire.Log{Client: t.cl, Topic: t.c.Progress.Topic, Partition: t.c.Progress.Partition}
+	_, end, _, err := log.Ends(ctx)
+	if err != nil {
+		return nil, from, err
+	}
+	at = from - 1
+	_, err = log.Read(ctx, wire.ReadOptions{From: from, To: end, Committed: true}, func(r *kgo.Record) error {
+		p, ok, err := progressFrom(wire.Record(r))
+		if ok {
+			found, at = &p, r.Offset
+		}
+		return err
+	})
+	return found, at, err
+}
