@@ -117,14 +117,22 @@ func refuseReserved(opts []kgo.Opt) error {
 	if len(opts) == 0 {
 		return nil
 	}
-	offline := kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
-		return nil, errors.New("this client only reads its own options")
-	})
-	given, err := kgo.NewClient(append(slices.Clone(opts), kgo.ConsumerGroup("scratch"), offline)...)
+	scratch := func(opts ...kgo.Opt) (*kgo.Client, error) {
+		offline := kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("this client only reads its own options")
+		})
+		return kgo.NewClient(append(slices.Clone(opts), kgo.ConsumerGroup("scratch"), offline)...)
+	}
+	given, err := scratch(opts...)
 	if err != nil {
 		return stream.NewError("join group", errors.Join(stream.ErrConfig, err))
 	}
 	defer given.Close()
+	plain, err := scratch()
+	if err != nil {
+		return stream.NewError("join group", errors.Join(stream.ErrConfig, err))
+	}
+	defer plain.Close()
 	var refused []error
 	for name, opt := range map[string]any{
 		"OnPartitionsAssigned": kgo.OnPartitionsAssigned,
@@ -132,7 +140,7 @@ func refuseReserved(opts []kgo.Opt) error {
 		"OnPartitionsLost":     kgo.OnPartitionsLost,
 		"AdjustFetchOffsetsFn": kgo.AdjustFetchOffsetsFn,
 	} {
-		if isSet(given.OptValue(opt)) {
+		if funcPointer(given.OptValue(opt)) != funcPointer(plain.OptValue(opt)) {
 			refused = append(refused, fmt.Errorf("%w: %s", stream.ErrReservedOption, name))
 		}
 	}
@@ -229,9 +237,12 @@ func union(a, b []*Ownership) []*Ownership {
 	return a
 }
 
-func isSet(v any) bool {
-	r := reflect.ValueOf(v)
-	return r.IsValid() && !r.IsZero()
+// funcPointer tells functions apart: kgo fills in its own where none was given.
+func funcPointer(fn any) uintptr {
+	if r := reflect.ValueOf(fn); r.Kind() == reflect.Func {
+		return r.Pointer()
+	}
+	return 0
 }
 
 // each calls do for all of os side by side and waits.

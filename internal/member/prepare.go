@@ -33,8 +33,9 @@ func (w *worker) open(ctx context.Context) error {
 		st.Close(w.ctx)
 		return w.own.Cause()
 	}
+	token, _ := w.own.Token(w.ctx) // for the hook alone: an ownership that just ended is found out below
 	e := stream.Assigned{
-		Partition: w.own.Partition(), Ownership: w.own.Number(), Generation: committed.Generation,
+		Partition: w.own.Partition(), Ownership: w.own.Number(), Generation: token.Generation,
 		TookOver: committed.TookOver, Takeover: time.Since(began), Committed: committed.Next,
 	}
 	w.log.Info("partition assigned", "committed", committed.Next, "took_over", committed.TookOver, "takeover", e.Takeover)
