@@ -161,7 +161,9 @@ func TestKafkaRestoreWaitsOutAForeignTransaction(t *testing.T) {
 	got := map[string]Record{}
 	res, err = Restore(within(t, 2*time.Minute), RestoreConfig{Client: l.Client, Topic: topic, Each: table(got), Logger: logger,
 		StallTimeout: time.Minute, TransactionalID: topic + "-us",
-		Retake: func(context.Context) error { return errors.New("the transaction is not ours, so nothing may be taken over") }})
+		Retake: func(context.Context) error {
+			return errors.New("the transaction is not ours, so nothing may be taken over")
+		}})
 	if err != nil || res.Target != 6 || res.Position != 6 {
 		t.Fatalf("%+v, %v", res, err)
 	}

@@ -112,16 +112,22 @@ func (l Log) retry(ctx context.Context, op string, known *leader, onRetry func(e
 		if gone >= gonePatience || fatal(err) {
 			return l.named(op, err)
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if onRetry != nil {
+		if ctx.Err() == nil && onRetry != nil {
 			onRetry(err)
 		}
-		if !sleep(ctx, pause) {
-			return context.Cause(ctx)
+		if ctx.Err() != nil || !sleep(ctx, pause) {
+			return gaveUp(ctx, err)
 		}
 	}
+}
+
+// gaveUp says why the retries ended, and what the last attempt met where that tells more.
+func gaveUp(ctx context.Context, last error) error {
+	cause := context.Cause(ctx)
+	if errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded) {
+		return cause
+	}
+	return fmt.Errorf("%w; the last attempt met: %w", cause, last)
 }
 
 // sleep waits for d and reports whether it did; false means that ctx ended first.
