@@ -112,24 +112,38 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	return cl, nil
 }
 
+// refuseReserved refuses options that set what the Group sets. A client of a group has callbacks of
+// its own around the user's, so that they cannot be read back: but kgo refuses callbacks where there
+// is no group, and that tells.
 func refuseReserved(opts []kgo.Opt) error {
-	if len(opts) == 0 {
-		return nil
+	callbacks := map[string]kgo.Opt{
+		"OnPartitionsAssigned": kgo.OnPartitionsAssigned(nil),
+		"OnPartitionsRevoked":  kgo.OnPartitionsRevoked(nil),
+		"OnPartitionsLost":     kgo.OnPartitionsLost(nil),
 	}
-	given, err := kgo.NewClient(append(opts, kgo.ConsumerGroup("scratch"))...)
-	if err != nil {
+	valid := func(but string) error {
+		all := append(slices.Clip(opts), kgo.ConsumerGroup(""))
+		for name, none := range callbacks {
+			if name != but {
+				all = append(all, none)
+			}
+		}
+		return kgo.ValidateOpts(all...)
+	}
+	if err := valid(""); err != nil {
 		return stream.NewError("join group", errors.Join(stream.ErrConfig, err))
 	}
-	defer given.Close()
 	var refused []error
-	for name, opt := range map[string]any{
-		"OnPartitionsAssigned": kgo.OnPartitionsAssigned,
-		"OnPartitionsRevoked":  kgo.OnPartitionsRevoked,
-		"OnPartitionsLost":     kgo.OnPartitionsLost,
-		"AdjustFetchOffsetsFn": kgo.AdjustFetchOffsetsFn,
-	} {
-		if isSet(given.OptValue(opt)) {
+	for name := range callbacks {
+		if valid(name) != nil {
 			refused = append(refused, fmt.Errorf("%w: %s", stream.ErrReservedOption, name))
+		}
+	}
+	given, err := kgo.NewClient(opts...)
+	if len(refused) == 0 && err == nil {
+		defer given.Close()
+		if isSet(given.OptValue(kgo.AdjustFetchOffsetsFn)) {
+			refused = append(refused, fmt.Errorf("%w: AdjustFetchOffsetsFn", stream.ErrReservedOption))
 		}
 	}
 	return errors.Join(refused...)
