@@ -113,35 +113,41 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	return cl, nil
 }
 
+// refuseReserved refuses options that set what the Group sets. A client of a group has callbacks of
+// its own around the user's, so that they cannot be read back: but kgo refuses callbacks where there
+// is no group, and that tells.
 func refuseReserved(opts []kgo.Opt) error {
-	if len(opts) == 0 {
-		return nil
+	callbacks := map[string]kgo.Opt{
+		"OnPartitionsAssigned": kgo.OnPartitionsAssigned(nil),
+		"OnPartitionsRevoked":  kgo.OnPartitionsRevoked(nil),
+		"OnPartitionsLost":     kgo.OnPartitionsLost(nil),
 	}
-	scratch := func(opts ...kgo.Opt) (*kgo.Client, error) {
-		offline := kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
-			return nil, errors.New("this client only reads its own options")
-		})
-		return kgo.NewClient(append(slices.Clone(opts), kgo.ConsumerGroup("scratch"), offline)...)
+	valid := func(but string) error {
+		all := append(slices.Clip(opts), kgo.ConsumerGroup(""))
+		for name, none := range callbacks {
+			if name != but {
+				all = append(all, none)
+			}
+		}
+		return kgo.ValidateOpts(all...)
 	}
-	given, err := scratch(opts...)
-	if err != nil {
+	if err := valid(""); err != nil {
 		return stream.NewError("join group", errors.Join(stream.ErrConfig, err))
 	}
-	defer given.Close()
-	plain, err := scratch()
-	if err != nil {
-		return stream.NewError("join group", errors.Join(stream.ErrConfig, err))
-	}
-	defer plain.Close()
 	var refused []error
-	for name, opt := range map[string]any{
-		"OnPartitionsAssigned": kgo.OnPartitionsAssigned,
-		"OnPartitionsRevoked":  kgo.OnPartitionsRevoked,
-		"OnPartitionsLost":     kgo.OnPartitionsLost,
-		"AdjustFetchOffsetsFn": kgo.AdjustFetchOffsetsFn,
-	} {
-		if funcPointer(given.OptValue(opt)) != funcPointer(plain.OptValue(opt)) {
+	for name := range callbacks {
+		if valid(name) != nil {
 			refused = append(refused, fmt.Errorf("%w: %s", stream.ErrReservedOption, name))
+		}
+	}
+	offline := kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("this client only reads its own options")
+	})
+	given, err := kgo.NewClient(append(slices.Clip(opts), offline)...)
+	if len(refused) == 0 && err == nil {
+		defer given.Close()
+		if isSet(given.OptValue(kgo.AdjustFetchOffsetsFn)) {
+			refused = append(refused, fmt.Errorf("%w: AdjustFetchOffsetsFn", stream.ErrReservedOption))
 		}
 	}
 	return errors.Join(refused...)
@@ -237,12 +243,9 @@ func union(a, b []*Ownership) []*Ownership {
 	return a
 }
 
-// funcPointer tells functions apart: kgo fills in its own where none was given.
-func funcPointer(fn any) uintptr {
-	if r := reflect.ValueOf(fn); r.Kind() == reflect.Func {
-		return r.Pointer()
-	}
-	return 0
+func isSet(v any) bool {
+	r := reflect.ValueOf(v)
+	return r.IsValid() && !r.IsZero()
 }
 
 // each calls do for all of os side by side and waits.
