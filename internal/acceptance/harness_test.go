@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-func TestMain(m *testing.M) { kafkatest.Main(m) }
 
 // patience bounds every wait for an event: it is far above what a healthy run takes, so that only a
 // hang meets it.
