@@ -89,3 +89,28 @@ func TestStepAllocations(t *testing.T) {
 		t.Errorf("%v allocations a step, want 1", got)
 	}
 }
+
+// BenchmarkDrain persists 100 000 dirty keys in batches of 1000.
+func BenchmarkDrain(b *testing.B) {
+	const keys = 100_000
+	e, names := sumEngine(b, keys)
+	offset := int64(100)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, name := range names {
+			e.Step(b.Context(), epoch0, stream.Record{Topic: "in", Offset: offset, Key: name})
+			offset++
+		}
+		for {
+			batch, err := e.Close(epoch0, true)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if batch == nil {
+				break
+			}
+			e.Committed(epoch0, batch)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/keys, "ns/key")
+}
