@@ -27,7 +27,11 @@ type OAuthClient struct {
 	ClientSecret string
 	Scope        string            // optional
 	Extensions   map[string]string // sent with the token, optional
-	HTTP         *http.Client      // nil: one with a timeout of 30 s that follows no redirect
+	// PlainHeader puts client id and secret into the header as they are, as Java's client does unless
+	// it is told otherwise. Without it both are encoded as RFC 6749, 2.3.1 says; it matters for
+	// secrets that have characters other than letters, digits, '-', '_', '.' and '~'.
+	PlainHeader bool
+	HTTP        *http.Client // nil: one with a timeout of 30 s that follows no redirect
 }
 
 // String leaves the secret out.
@@ -145,8 +149,11 @@ func (o OAuthClient) fetch(ctx context.Context) (token string, life time.Duratio
 	if err != nil {
 		return "", 0, err
 	}
-	// RFC 6749, 2.3.1: both are encoded as in a form before they go into the header.
-	req.SetBasicAuth(url.QueryEscape(o.ClientID), url.QueryEscape(o.ClientSecret))
+	if o.PlainHeader {
+		req.SetBasicAuth(o.ClientID, o.ClientSecret)
+	} else {
+		req.SetBasicAuth(url.QueryEscape(o.ClientID), url.QueryEscape(o.ClientSecret))
+	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
 	resp, err := o.HTTP.Do(req)
