@@ -303,7 +303,7 @@ func forgotten(h wire.Holder) bool {
 	case "":
 		return false
 	}
-	return h.CurrentEpoch > h.ProducerEpoch+1 // an epoch is raised by one to abort the open transaction
+	return int(h.CurrentEpoch) > int(h.ProducerEpoch)+1 // an epoch is raised by one to abort the open transaction
 }
 
 func overdue(h wire.Holder) bool {
