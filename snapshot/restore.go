@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -85,8 +86,11 @@ type source interface {
 // stream.ErrRestoreStalled, whose message has the cause and whose hint has the next step; the error is
 // stream.ErrTruncated too if the log became shorter. Other errors are stream.ErrTopic,
 // stream.ErrNotAuthorized, stream.ErrNotAuthenticated, the cause of ctx, and errors of Each and
-// Retake. It is safe to restore several partitions at once.
+// Retake. It is safe to restore several partitions at once. An incomplete c is stream.ErrConfig.
 func Restore(ctx context.Context, c RestoreConfig) (Result, error) {
+	if c.Each == nil || c.source == nil && (c.Client == nil || c.Topic == "" || c.Partition < 0) {
+		return Result{}, stream.NewError("restore", fmt.Errorf("%w: RestoreConfig needs Client, Topic, Partition and Each", stream.ErrConfig))
+	}
 	if c.source == nil {
 		c.source = wire.Log{Client: c.Client, Topic: c.Topic, TopicID: c.TopicID, Partition: c.Partition}
 	}
