@@ -1,0 +1,326 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Group turns the callbacks of one consumer-group member into ownerships. It installs assigned,
+// revoked and lost itself, so that no caller can misorder them. It is safe for concurrent use.
+type Group struct {
+	assigned func(context.Context, *Ownership)
+	released func(o *Ownership, lost bool)
+	session  *session
+	client   *kgo.Client
+	ctx      context.Context // carries the rule switches of the run; it is never cancelled by us
+
+	mu      sync.Mutex
+	counter int64
+	owned   map[stream.Partition]*Ownership // assigned by the group, whatever the ownership's state
+}
+
+// NewGroup returns a Group that calls assigned for each grant and released for each end of one.
+//
+// Both are called inside the client's callbacks, for several partitions at once, and the callback
+// waits for all of them: assigned must return below the rebalance timeout, and heartbeats go on
+// meanwhile. released(o, false) is called while o is draining: what was folded may still be
+// committed; when it returns, o is gone. released(o, true) is called after the ownership was lost:
+// nothing may be flushed. In both cases no write and no output may leave after released returns.
+// An ownership that ended before the partition was taken away is released as well.
+func NewGroup(assigned func(context.Context, *Ownership), released func(o *Ownership, lost bool)) *Group {
+	return &Group{
+		assigned: assigned, released: released, session: newSession(),
+		owned: map[stream.Partition]*Ownership{},
+	}
+}
+
+// Session are the timings of the membership.
+type Session struct {
+	Group             string
+	InstanceID        string        // static membership; "": none
+	SessionTimeout    time.Duration // zero: 10 s
+	RebalanceTimeout  time.Duration // zero: 60 s
+	HeartbeatInterval time.Duration // zero: 3 s
+}
+
+// WithDefaults returns s with the zero fields filled in.
+func (s Session) WithDefaults() Session {
+	if s.SessionTimeout == 0 {
+		s.SessionTimeout = 10 * time.Second
+	}
+	if s.RebalanceTimeout == 0 {
+		s.RebalanceTimeout = 60 * time.Second
+	}
+	if s.HeartbeatInterval == 0 {
+		s.HeartbeatInterval = min(3*time.Second, s.SessionTimeout/3)
+	}
+	return s
+}
+
+// NewClient makes the member's client, once a Group. It sets the group, the timings, the callbacks,
+// DisableAutoCommit, BlockRebalanceOnPoll and NoResetOffset; options that touch these are refused
+// with ErrReservedOption. Call AllowRebalance after each poll. ctx carries values only; ending it
+// does not close the client.
+func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts ...kgo.Opt) (*kgo.Client, error) {
+	if s.Group == "" {
+		return nil, stream.NewError("join group", fmt.Errorf("no group name: %w", stream.ErrConfig))
+	}
+	if err := refuseReserved(opts); err != nil {
+		return nil, err
+	}
+	s = s.WithDefaults()
+	g.ctx = context.WithoutCancel(ctx)
+	g.session.group, g.session.instanceID = s.Group, s.InstanceID
+	g.session.sessionTimeout, g.session.rebalanceTimeout = s.SessionTimeout, s.RebalanceTimeout
+	ours := []kgo.Opt{
+		kgo.ConsumerGroup(s.Group),
+		kgo.SessionTimeout(s.SessionTimeout),
+		kgo.RebalanceTimeout(s.RebalanceTimeout),
+		kgo.HeartbeatInterval(s.HeartbeatInterval),
+		kgo.OnPartitionsAssigned(g.onAssigned),
+		kgo.OnPartitionsRevoked(g.onRevoked),
+		kgo.OnPartitionsLost(g.onLost),
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.WithHooks(g.session),
+	}
+	if s.InstanceID != "" {
+		ours = append(ours, kgo.InstanceID(s.InstanceID))
+	}
+	cl, err := k.Client(append(slices.Clone(opts), ours...)...)
+	if err != nil {
+		return nil, err
+	}
+	g.client = cl
+	g.session.metadata = cl.GroupMetadata
+	g.session.ask = func(ctx context.Context, member string, generation int32) error {
+		return wire.Heartbeat(ctx, cl, s.Group, member, s.InstanceID, generation)
+	}
+	return cl, nil
+}
+
+// refuseReserved refuses options that set what the Group sets. A client of a group has callbacks of
+// its own around the user's, so that they cannot be read back: but kgo refuses callbacks where there
+// is no group, and that tells.
+func refuseReserved(opts []kgo.Opt) error {
+	callbacks := map[string]kgo.Opt{
+		"OnPartitionsAssigned": kgo.OnPartitionsAssigned(nil),
+		"OnPartitionsRevoked":  kgo.OnPartitionsRevoked(nil),
+		"OnPartitionsLost":     kgo.OnPartitionsLost(nil),
+	}
+	valid := func(but string) error {
+		all := append(slices.Clip(opts), kgo.ConsumerGroup(""))
+		for name, none := range callbacks {
+			if name != but {
+				all = append(all, none)
+			}
+		}
+		return kgo.ValidateOpts(all...)
+	}
+	if err := valid(""); err != nil {
+		return stream.NewError("join group", errors.Join(stream.ErrConfig, err))
+	}
+	var refused []error
+	for name := range callbacks {
+		if valid(name) != nil {
+			refused = append(refused, fmt.Errorf("%w: %s", stream.ErrReservedOption, name))
+		}
+	}
+	offline := kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("this client only reads its own options")
+	})
+	given, err := kgo.NewClient(append(slices.Clip(opts), offline)...)
+	if len(refused) == 0 && err == nil {
+		defer given.Close()
+		if isSet(given.OptValue(kgo.AdjustFetchOffsetsFn)) {
+			refused = append(refused, fmt.Errorf("%w: AdjustFetchOffsetsFn", stream.ErrReservedOption))
+		}
+	}
+	return errors.Join(refused...)
+}
+
+// Owned returns the ownership of p: nil if p is not assigned, and possibly one that is gone.
+func (g *Group) Owned(p stream.Partition) *Ownership {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.owned[p]
+}
+
+// grantLocked makes an ownership under memberID.
+func (g *Group) grantLocked(p stream.Partition, memberID string) *Ownership {
+	g.counter++
+	o := newOwnership(g.counter, p, memberID, g.session)
+	g.owned[p] = o
+	return o
+}
+
+// Renew grants a partition anew whose ownership is gone while the group still assigns it to this
+// member: nobody else ever will (R2). The grant is bound to the same member id as the one before
+// (R4), and the group must have answered under that id first. It returns nil if there is nothing to
+// renew: the partition was taken away, the member has another id (a callback follows and grants), or
+// the ownership is not gone. Call it from the polling goroutine while rebalances are blocked.
+func (g *Group) Renew(ctx context.Context, gone *Ownership) (*Ownership, error) {
+	current := func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.owned[gone.partition] == gone
+	}
+	if gone.State() != Gone || !current() {
+		return nil, nil
+	}
+	liveID, _ := g.session.metadata()
+	if liveID != gone.memberID || g.session.joinNumber() != gone.joins {
+		return nil, nil
+	}
+	asking := newOwnership(0, gone.partition, gone.memberID, g.session)
+	if err := asking.confirm(ctx); err != nil {
+		if errors.Is(err, stream.ErrOwnershipLost) {
+			return nil, nil // the client learns it with its next heartbeat, and Lost follows
+		}
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.owned[gone.partition] != gone {
+		return nil, nil
+	}
+	return g.grantLocked(gone.partition, gone.memberID).renewed(), nil
+}
+
+// takeStale ends every ownership that was granted under another member id than the live one, and
+// returns them. kgo rejoins silently under the cooperative protocol: no Lost, and no callback at all
+// but an empty Assigned when the partition comes back, so each callback must look (R2).
+func (g *Group) takeStale() (stale []*Ownership) {
+	if !rule.On(g.ctx, rule.GrantID) {
+		return nil
+	}
+	liveID, _ := g.session.metadata()
+	joins := g.session.joinNumber()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, o := range g.owned {
+		if o.memberID != liveID || o.joins != joins {
+			o.Lose(fmt.Errorf("the member rejoined under another id: %w", stream.ErrOwnershipLost))
+			stale = append(stale, o)
+		}
+	}
+	return stale
+}
+
+// regrant gives a new ownership to each partition of stale that is still assigned.
+func (g *Group) regrant(stale []*Ownership) (granted []*Ownership) {
+	liveID, _ := g.session.metadata()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, o := range stale {
+		if g.owned[o.partition] == o {
+			granted = append(granted, g.grantLocked(o.partition, liveID))
+		}
+	}
+	return granted
+}
+
+func union(a, b []*Ownership) []*Ownership {
+	for _, o := range b {
+		if !slices.Contains(a, o) {
+			a = append(a, o)
+		}
+	}
+	return a
+}
+
+func isSet(v any) bool {
+	r := reflect.ValueOf(v)
+	return r.IsValid() && !r.IsZero()
+}
+
+// each calls do for all of os side by side and waits.
+func each(os []*Ownership, do func(*Ownership)) {
+	var wg sync.WaitGroup
+	for _, o := range os {
+		wg.Go(func() { do(o) })
+	}
+	wg.Wait()
+}
+
+func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
+	defer g.session.wake()
+	stale := g.takeStale()
+	each(stale, func(o *Ownership) { g.released(o, true) })
+	granted := g.regrant(stale)
+	liveID, _ := g.session.metadata()
+	var replaced []*Ownership
+	g.mu.Lock()
+	for topic, partitions := range added {
+		for _, n := range partitions {
+			p := stream.Partition{Topic: topic, Partition: n}
+			if old := g.owned[p]; old != nil {
+				old.Lose(fmt.Errorf("assigned again: %w", stream.ErrOwnershipLost))
+				replaced = append(replaced, old)
+			}
+			granted = append(granted, g.grantLocked(p, liveID))
+		}
+	}
+	g.mu.Unlock()
+	each(replaced, func(o *Ownership) { g.released(o, true) })
+	each(granted, func(o *Ownership) { g.assigned(g.ctx, o) })
+}
+
+func (g *Group) onRevoked(_ context.Context, _ *kgo.Client, removed map[string][]int32) {
+	defer g.session.wake()
+	liveID, generation := g.session.metadata()
+	token := Token{MemberID: liveID, Generation: generation, InstanceID: g.session.instanceID}
+	stale := g.takeStale()
+	revoked := g.take(removed)
+	if !rule.On(g.ctx, rule.RevokeTeardown) {
+		revoked = nil // the callback returns while the ownerships go on
+	}
+	each(union(revoked, stale), func(o *Ownership) {
+		if !o.drain(token) {
+			g.released(o, true) // gone already: as lost
+			return
+		}
+		g.released(o, false)
+		o.Lose(nil)
+	})
+	each(g.regrant(stale), func(o *Ownership) { g.assigned(g.ctx, o) })
+}
+
+func (g *Group) onLost(_ context.Context, _ *kgo.Client, removed map[string][]int32) {
+	g.session.membershipEnded()
+	lost := g.take(removed)
+	each(lost, func(o *Ownership) {
+		o.Lose(fmt.Errorf("the group no longer knows this member: %w", stream.ErrOwnershipLost))
+		g.released(o, true)
+	})
+}
+
+// take removes partitions from what is assigned and returns their ownerships.
+func (g *Group) take(removed map[string][]int32) (taken []*Ownership) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for topic, partitions := range removed {
+		for _, n := range partitions {
+			p := stream.Partition{Topic: topic, Partition: n}
+			if o := g.owned[p]; o != nil {
+				delete(g.owned, p)
+				taken = append(taken, o)
+			}
+		}
+	}
+	return taken
+}

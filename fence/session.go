@@ -1,0 +1,122 @@
+package fence
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// session is what all ownerships of one group member share: the live token, the join number, and
+// when the group last answered.
+type session struct {
+	group            string
+	instanceID       string
+	sessionTimeout   time.Duration
+	rebalanceTimeout time.Duration
+
+	metadata func() (memberID string, generation int32)
+	// ask sends one request that the group answers under memberID (classic: Heartbeat).
+	ask func(ctx context.Context, memberID string, generation int32) error
+	now func() time.Time
+
+	mu       sync.Mutex
+	joins    int64         // rises on every loss of the membership
+	answered time.Time     // when the newest answered request of the member was sent
+	joinSent time.Time     // when the JoinGroup was sent that has not been answered; zero: none
+	changed  chan struct{} // closed and replaced when any of this or the token may have changed
+}
+
+func newSession() *session {
+	return &session{now: time.Now, changed: make(chan struct{})}
+}
+
+func (s *session) joinNumber() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.joins
+}
+
+// membershipEnded raises the join number: a client that keeps its member id over a rejoin cannot
+// be told apart by the id alone.
+func (s *session) membershipEnded() {
+	s.mu.Lock()
+	s.joins++
+	s.answered, s.joinSent = time.Time{}, time.Time{}
+	s.wakeLocked()
+	s.mu.Unlock()
+}
+
+func (s *session) wakeLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// wake tells all waiters to look again.
+func (s *session) wake() {
+	s.mu.Lock()
+	s.wakeLocked()
+	s.mu.Unlock()
+}
+
+// watch returns a channel that is closed at the next change. Take it before looking.
+func (s *session) watch() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// fresh reports whether the group has answered something that was *sent* within the session
+// timeout (R16). The moment of the answer does not count:
+//
+//  1. a heartbeat is sent, its answer arrives in the kernel, the process is stopped
+//  2. the session ends, another member owns the partition
+//  3. the process goes on and reads the answer: an OK that is older than the session
+//
+// A JoinGroup that waits for its answer keeps the member alive up to the rebalance timeout.
+func (s *session) fresh() bool {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.answered.IsZero() && now.Sub(s.answered) < s.sessionTimeout {
+		return true
+	}
+	return !s.joinSent.IsZero() && now.Sub(s.joinSent) < s.rebalanceTimeout
+}
+
+var (
+	joinKey      = int16(kmsg.JoinGroup)
+	syncKey      = int16(kmsg.SyncGroup)
+	heartbeatKey = int16(kmsg.Heartbeat)
+)
+
+// OnBrokerWrite implements kgo.HookBrokerWrite: it sees when a JoinGroup leaves.
+func (s *session) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, timeToWrite time.Duration, err error) {
+	if key != joinKey || err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.joinSent = s.now().Add(-timeToWrite)
+	s.mu.Unlock()
+}
+
+// OnBrokerE2E implements kgo.HookBrokerE2E: it sees when an answered request was sent. The clock is
+// the monotonic one, so that a stopped process or a changed wall clock does not mislead it.
+func (s *session) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	if key != joinKey && key != syncKey && key != heartbeatKey {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key == joinKey {
+		s.joinSent = time.Time{}
+	}
+	if e2e.WriteErr == nil && e2e.ReadErr == nil {
+		if sent := s.now().Add(-e2e.DurationE2E()); sent.After(s.answered) {
+			s.answered = sent
+		}
+	}
+	s.wakeLocked()
+}
