@@ -199,40 +199,39 @@ func (r *restore) capture(ctx context.Context) error {
 
 func (r *restore) each(rec *kgo.Record) error {
 	if rec.Key == nil {
-		r.mu.Lock()
-		r.keyless++
-		first := r.keyless == 1
-		r.mu.Unlock()
-		if first {
-			r.Logger.Warn("a record without a key is in the snapshot topic and left out: only the flow may write there; "+
-				"further ones are counted, not logged", "offset", rec.Offset)
-		}
-		r.advance(rec.Offset + 1)
-		return nil
-	}
-	r.setHanding(true)
-	err := r.Each(wire.Record(rec))
-	r.setHanding(false)
-	if err != nil {
-		return err
+		return r.keylessAt(rec.Offset)
 	}
 	size := int64(len(rec.Key) + len(rec.Value))
 	for i := range rec.Headers {
 		size += int64(len(rec.Headers[i].Key) + len(rec.Headers[i].Value))
 	}
 	r.mu.Lock()
-	r.records++
-	r.bytes += size
+	r.handing = true
 	r.mu.Unlock()
-	r.advance(rec.Offset + 1)
-	return nil
+	err := r.Each(wire.Record(rec))
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handing = false
+	if err == nil {
+		r.records++
+		r.bytes += size
+		r.position, r.advancedAt, r.retried = rec.Offset+1, now, nil
+	}
+	return err
 }
 
-// setHanding marks the time that the record's taker uses, which is not the log standing still.
-func (r *restore) setHanding(on bool) {
+func (r *restore) keylessAt(offset int64) error {
 	r.mu.Lock()
-	r.handing = on
+	r.keyless++
+	first := r.keyless == 1
 	r.mu.Unlock()
+	if first {
+		r.Logger.Warn("a record without a key is in the snapshot topic and left out: only the flow may write there; "+
+			"further ones are counted, not logged", "offset", offset)
+	}
+	r.advance(offset + 1)
+	return nil
 }
 
 func (r *restore) advance(position int64) {

@@ -349,12 +349,13 @@ func TestRestoreRetakesItsOwnID(t *testing.T) {
 	for name, tc := range map[string]struct {
 		open    bool
 		openErr error
+		frees   bool            // taking over ends the transaction
 		want    []time.Duration // when it retakes
 	}{
-		"open on our id":   {true, nil, []time.Duration{2 * time.Second, 6 * time.Second, 14 * time.Second}},
-		"not on our id":    {false, nil, nil},
-		"cannot be known":  {false, errors.New("no such request"), []time.Duration{2 * time.Second, 6 * time.Second, 14 * time.Second}},
-		"id taken at once": {true, nil, []time.Duration{2 * time.Second}},
+		"open on our id":  {true, nil, false, []time.Duration{2 * time.Second, 6 * time.Second, 14 * time.Second}},
+		"not on our id":   {false, nil, false, nil},
+		"cannot be known": {false, errors.New("no such request"), false, []time.Duration{2 * time.Second, 6 * time.Second, 14 * time.Second}},
+		"freed by it":     {true, nil, true, []time.Duration{2 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -364,12 +365,12 @@ func TestRestoreRetakesItsOwnID(t *testing.T) {
 				_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), TransactionalID: "us", StallTimeout: 20 * time.Second,
 					Retake: func(context.Context) error {
 						got = append(got, time.Since(began).Round(100*time.Millisecond))
-						if len(got) == len(tc.want) && name == "id taken at once" {
+						if tc.frees {
 							f.set(func(f *fakeLog) { f.stable = 3 })
 						}
 						return nil
 					}})
-				if stalled := errors.Is(err, stream.ErrRestoreStalled); stalled == (name == "id taken at once") {
+				if stalled := errors.Is(err, stream.ErrRestoreStalled); stalled == tc.frees {
 					t.Errorf("got %v", err)
 				}
 				if fmt.Sprint(got) != fmt.Sprint(tc.want) {
