@@ -268,13 +268,14 @@ func (w *Writer) lose(b *batch, cause error) error {
 	if !errors.Is(cause, stream.ErrOwnershipLost) {
 		cause = errors.Join(stream.ErrOwnershipLost, cause)
 	}
+	queued := stream.NewError("write", cause).At(w.c.Input, -1) // nothing is in doubt about these
 	if b.doubt {
 		cause = errors.Join(stream.ErrOutcomeUnknown, cause)
 	}
 	e := stream.NewError("commit", cause).At(w.c.Input, b.next.Next)
 	e.Group, e.TransactionalID = w.c.Group, w.id
+	w.failAll(queued)
 	w.own.Lose(e)
-	w.failAll(e)
 	return e
 }
 
