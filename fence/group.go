@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"slices"
 	"sync"
@@ -100,7 +101,7 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	if s.InstanceID != "" {
 		ours = append(ours, kgo.InstanceID(s.InstanceID))
 	}
-	cl, err := k.Client(append(opts, ours...)...)
+	cl, err := k.Client(append(slices.Clone(opts), ours...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -112,24 +113,41 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	return cl, nil
 }
 
+// refuseReserved refuses options that set what the Group sets. A client of a group has callbacks of
+// its own around the user's, so that they cannot be read back: but kgo refuses callbacks where there
+// is no group, and that tells.
 func refuseReserved(opts []kgo.Opt) error {
-	if len(opts) == 0 {
-		return nil
+	callbacks := map[string]kgo.Opt{
+		"OnPartitionsAssigned": kgo.OnPartitionsAssigned(nil),
+		"OnPartitionsRevoked":  kgo.OnPartitionsRevoked(nil),
+		"OnPartitionsLost":     kgo.OnPartitionsLost(nil),
 	}
-	given, err := kgo.NewClient(append(opts, kgo.ConsumerGroup("scratch"))...)
-	if err != nil {
+	valid := func(but string) error {
+		all := append(slices.Clip(opts), kgo.ConsumerGroup(""))
+		for name, none := range callbacks {
+			if name != but {
+				all = append(all, none)
+			}
+		}
+		return kgo.ValidateOpts(all...)
+	}
+	if err := valid(""); err != nil {
 		return stream.NewError("join group", errors.Join(stream.ErrConfig, err))
 	}
-	defer given.Close()
 	var refused []error
-	for name, opt := range map[string]any{
-		"OnPartitionsAssigned": kgo.OnPartitionsAssigned,
-		"OnPartitionsRevoked":  kgo.OnPartitionsRevoked,
-		"OnPartitionsLost":     kgo.OnPartitionsLost,
-		"AdjustFetchOffsetsFn": kgo.AdjustFetchOffsetsFn,
-	} {
-		if isSet(given.OptValue(opt)) {
+	for name := range callbacks {
+		if valid(name) != nil {
 			refused = append(refused, fmt.Errorf("%w: %s", stream.ErrReservedOption, name))
+		}
+	}
+	offline := kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("this client only reads its own options")
+	})
+	given, err := kgo.NewClient(append(slices.Clip(opts), offline)...)
+	if len(refused) == 0 && err == nil {
+		defer given.Close()
+		if isSet(given.OptValue(kgo.AdjustFetchOffsetsFn)) {
+			refused = append(refused, fmt.Errorf("%w: AdjustFetchOffsetsFn", stream.ErrReservedOption))
 		}
 	}
 	return errors.Join(refused...)
@@ -268,6 +286,9 @@ func (g *Group) onRevoked(_ context.Context, _ *kgo.Client, removed map[string][
 	token := Token{MemberID: liveID, Generation: generation, InstanceID: g.session.instanceID}
 	stale := g.takeStale()
 	revoked := g.take(removed)
+	if !rule.On(g.ctx, rule.RevokeTeardown) {
+		revoked = nil // the callback returns while the ownerships go on
+	}
 	each(union(revoked, stale), func(o *Ownership) {
 		if !o.drain(token) {
 			g.released(o, true) // gone already: as lost

@@ -2,6 +2,8 @@ package fence
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -48,6 +50,7 @@ type Ownership struct {
 	partition stream.Partition
 	memberID  string
 	joins     int64
+	nonce     uint64 // drawn at the grant; names its commits in progress records and offset metadata
 	session   *session
 
 	mu         sync.Mutex
@@ -62,10 +65,25 @@ type Ownership struct {
 
 func newOwnership(number int64, p stream.Partition, memberID string, s *session) *Ownership {
 	return &Ownership{
-		number: number, partition: p, memberID: memberID, joins: s.joinNumber(), session: s,
+		number: number, partition: p, memberID: memberID, joins: s.joinNumber(), session: s, nonce: drawNonce(),
 		draining: make(chan struct{}), gone: make(chan struct{}),
 	}
 }
+
+// drawNonce never returns 0, which stands for commits of others.
+func drawNonce() uint64 {
+	var b [8]byte
+	for {
+		rand.Read(b[:]) // never fails: it ends the process instead
+		if n := binary.BigEndian.Uint64(b[:]); n != 0 {
+			return n
+		}
+	}
+}
+
+// Nonce names the commits under this ownership, with their sequence, in progress records and in the
+// committed offset's metadata.
+func (o *Ownership) Nonce() uint64 { return o.nonce }
 
 // Number is the number of the grant: it rises over all grants of one Group.
 func (o *Ownership) Number() int64 { return o.number }
@@ -175,6 +193,11 @@ func (o *Ownership) NextToken(ctx context.Context, refused Token) (Token, error)
 		t, err := o.Token(ctx)
 		if err != nil || t != refused {
 			return t, err
+		}
+		if o.State() != Held { // the token of a revoke callback is the last there will be
+			err := o.lost("generation %d was refused, and no other comes while draining", refused.Generation)
+			o.Lose(err)
+			return Token{}, err
 		}
 		select {
 		case <-changed:

@@ -77,9 +77,7 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 		violated(OneBatch, "Close before Start or with a batch in flight")
 	}
 	ns := e.at(now)
-	commitAt, commit := e.commitAt()
-	top := e.due.top()
-	if !drain && (top == nil || top.rank > ns) && (!commit || commitAt > ns) {
+	if !e.wanted(ns, drain) {
 		return nil, nil
 	}
 	b := &Batch{closedBefore: e.closedAt}
@@ -98,9 +96,22 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 	return b, nil
 }
 
+// wanted reports whether there is reason for a batch. Tombstones alone are none for a drain, which
+// has little time: the next owner writes them.
+func (e *Engine[S]) wanted(now int64, drain bool) bool {
+	if top := e.due.top(); top != nil && (drain || top.rank <= now) {
+		return true
+	}
+	if next, _ := e.committable(); drain && next > e.committed {
+		return true
+	}
+	at, ok := e.commitAt()
+	return ok && at <= now
+}
+
 // fill encodes what goes into b and takes it out of the queues. If it fails it puts all back.
 func (e *Engine[S]) fill(b *Batch, now int64, drain bool) error {
-	due := func(x *entry[S]) bool { return drain || x.rank <= now }
+	due := func(x *entry[S]) bool { return x.rank <= now || drain && x.in == &e.due }
 	var later []*entry[S]
 	e.flying = e.flying[:0]
 	for {
@@ -140,13 +151,14 @@ func (e *Engine[S]) fill(b *Batch, now int64, drain bool) error {
 }
 
 // pick returns the key that goes into the batch next: the one that was due first, whether it waits
-// for its snapshot or for its tombstone. Tombstones that are not due ride along after all due keys.
+// for its snapshot or for its tombstone. Tombstones that are not due ride along after all due keys;
+// in a drain all do.
 func (e *Engine[S]) pick(now int64, drain bool) *entry[S] {
 	due, ready := e.due.top(), e.ready.top()
 	switch {
 	case due == nil || (!drain && due.rank > now):
 		return ready
-	case ready == nil || due.rank <= ready.rank:
+	case ready == nil || drain || due.rank <= ready.rank:
 		return due
 	}
 	return ready

@@ -19,7 +19,7 @@
 //
 // # What there is room for
 //
-// Several inputs make the applied offset a vector: it is compared in Step and in bury alone. A
+// Several inputs make the applied offset a vector: it is compared in Step and in exhume alone. A
 // timer firing is a step without a record: it enters at fold, past the admission of offsets, and
 // dirties its key without a hold, which queue and hold list already tell apart. Outputs that belong
 // to a transaction become a field of Batch, filled in Close.

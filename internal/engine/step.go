@@ -148,11 +148,10 @@ func (e *Engine[S]) fold(ctx context.Context, now time.Time, x *entry[S], key []
 // without a state again, and its fold does the same again.
 func (e *Engine[S]) apply(now, offset int64, st *step[S]) {
 	x := st.entry
-	had := x != nil && x.has
 	if !st.loaded {
-		st.has = had
+		st.has = x != nil && x.has
 	}
-	if !had && !st.has && (x == nil || x.deleted || !st.deleted) {
+	if !st.has && (x == nil || x.deleted || !st.deleted) {
 		return
 	}
 	if x == nil {

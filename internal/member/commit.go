@@ -18,7 +18,7 @@ type store interface {
 	TransactionalID() string
 	// Adopt tells the newest progress record that the restore found, and its offset.
 	Adopt(p fence.Progress, at int64)
-	// Commit writes records and the input offset. A *fence.RecordError names a record that the
+	// Commit writes records and the input offset. A *fence.Refusal names a record that the
 	// broker refuses; nothing was committed then.
 	Commit(ctx context.Context, next fence.Offset, rs ...stream.Message) error
 	// Rebuild commits the offset, which may lie below the committed one, under an incarnation.
@@ -80,7 +80,7 @@ func (w *worker) settle(err error) error {
 	w.inflight = nil
 	w.doubt.Store(false)
 	now := time.Now()
-	refused := (*fence.RecordError)(nil)
+	refused := (*fence.Refusal)(nil)
 	switch {
 	case err == nil:
 		w.engine.Committed(now, b)

@@ -7,19 +7,13 @@ import (
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-// fenced is the store of the fenced guarantees.
-type fenced struct {
-	*fence.Writer
-	w *worker
-}
-
 func (m *Member) openFenced(ctx context.Context, w *worker) (store, fence.Committed, error) {
 	p := w.own.Partition()
 	writer, committed, err := fence.Open(ctx, fence.Config{
 		Kafka: m.cfg.Kafka, Group: m.cfg.Session.Group, Ownership: w.own,
 		Input: p, InputTopicID: m.cfg.Input.ID, InputPartitions: m.cfg.Input.Partitions,
 		Progress:  stream.Partition{Topic: m.cfg.Snapshots.Topic, Partition: p.Partition},
-		MaxWrites: m.cfg.MaxWrites, MaxBytes: int(m.cfg.MaxBytes), TransactionTimeout: m.cfg.TransactionTimeout,
+		MaxWrites: m.cfg.MaxWrites, MaxBytes: m.cfg.MaxBytes, MaxRecordBytes: m.cfg.Snapshots.MaxMessageBytes, TransactionTimeout: m.cfg.TransactionTimeout,
 		FoldVersion: m.cfg.FoldVersion, Features: m.cfg.Features,
 		Unknown: func(error) { w.doubt.Store(true) },
 		Hooks:   m.cfg.Hooks, Logger: w.log,
@@ -27,5 +21,5 @@ func (m *Member) openFenced(ctx context.Context, w *worker) (store, fence.Commit
 	if err != nil {
 		return nil, fence.Committed{}, err
 	}
-	return fenced{Writer: writer, w: w}, committed, nil
+	return writer, committed, nil
 }

@@ -33,8 +33,9 @@ func (w *worker) open(ctx context.Context) error {
 		st.Close(w.ctx)
 		return w.own.Cause()
 	}
+	token, _ := w.own.Token(w.ctx) // for the hook alone: an ownership that just ended is found out below
 	e := stream.Assigned{
-		Partition: w.own.Partition(), Ownership: w.own.Number(), Generation: committed.Generation,
+		Partition: w.own.Partition(), Ownership: w.own.Number(), Generation: token.Generation,
 		TookOver: committed.TookOver, Takeover: time.Since(began), Committed: committed.Next,
 	}
 	w.log.Info("partition assigned", "committed", committed.Next, "took_over", committed.TookOver, "takeover", e.Takeover)
@@ -108,9 +109,12 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 	w.incarnation = 0
 	each := func(r stream.Record) error {
 		if fence.IsProgressKey(r.Key) {
-			progress, err := fence.DecodeProgress(r)
+			progress, err := fence.DecodeProgress(r.Value)
+			if err == nil && len(progress.Inputs) != 1 {
+				err = fmt.Errorf("progress record of %d inputs, the flow has 1: %w", len(progress.Inputs), stream.ErrCorruptSnapshot)
+			}
 			if err != nil {
-				return err
+				return w.corrupt(r, err)
 			}
 			f.progress, f.progressAt = &progress, r.Offset
 			return nil

@@ -31,7 +31,7 @@ const (
 func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, start int64, err error) {
 	c, p := w.committed.Next, int64(-1)
 	if w.progress != nil {
-		p = w.progress.Next
+		p = w.progress.Inputs[0].Next
 	}
 	switch {
 	case c < 0 && p < 0 && w.snapshotEmpty:
@@ -71,6 +71,6 @@ func mismatch(what, hint string) error {
 // disagreement is the error after looking again did not help.
 func disagreement(w witnesses) error {
 	return mismatch(fmt.Sprintf("the committed offset %d is behind the snapshots' %d, or written by another transaction, and stays so",
-		w.committed.Next, w.progress.Next),
+		w.committed.Next, w.progress.Inputs[0].Next),
 		"somebody reset the group's offset back: reset it to the snapshots' offset, or choose Rebuild")
 }

@@ -45,9 +45,9 @@ type worker struct {
 	// Touched by run only.
 	engine      Engine
 	incarnation uint32
-	inflight *engine.Batch
-	outcome  chan error
-	blocked  time.Time // no record is folded before: the error policy asked for a pause
+	inflight    *engine.Batch
+	outcome     chan error
+	blocked     time.Time // no record is folded before: the error policy asked for a pause
 
 	doubt   atomic.Bool // a transaction's outcome is unknown: nothing is folded (R5)
 	flushed atomic.Bool // everything folded is committed

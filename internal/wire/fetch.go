@@ -16,7 +16,7 @@ import (
 // ReadOptions says what Read reads.
 type ReadOptions struct {
 	From int64 // first offset wanted; below the log's start the read begins at the log's start
-	To   int64 // the read ends when its position is here or past it
+	To   int64 // the read ends when its position is here; records at and past it are left out
 
 	// MaxBytes bounds one fetch, compressed as it is in the log; 0: 4 MiB. Up to three fetches are in
 	// memory at once. A single batch that is larger comes whole.
@@ -60,8 +60,8 @@ type page struct {
 // A leader that moves or does not answer is waited for as long as ctx lasts. The errors that come
 // back are stream.ErrTruncated when the log ends before the position, stream.ErrTopic when the topic
 // is gone or another one, stream.ErrNotAuthorized, stream.ErrNotAuthenticated, the cause of ctx, and
-// errors of records that cannot be decoded. The returned position is the next offset to be read and
-// valid beside an error too.
+// errors of records that cannot be decoded. The returned position is the next offset to be read, at
+// most To, and valid beside an error too.
 func (l Log) Read(ctx context.Context, o ReadOptions, each func(*kgo.Record) error) (position int64, err error) {
 	position = o.From
 	if position >= o.To {
@@ -83,16 +83,17 @@ func (l Log) Read(ctx context.Context, o ReadOptions, each func(*kgo.Record) err
 			return position, p.err
 		}
 		for _, r := range p.records {
+			if r.Offset >= o.To { // written since To was captured
+				break
+			}
 			if err := each(r); err != nil {
 				return position, err
 			}
 			position = r.Offset + 1
 		}
-		if p.next > o.From {
-			position = p.next
-			if o.OnPosition != nil {
-				o.OnPosition(position)
-			}
+		position = min(p.next, o.To)
+		if o.OnPosition != nil {
+			o.OnPosition(position)
 		}
 	}
 	if position >= o.To {

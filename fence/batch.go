@@ -1,0 +1,118 @@
+package fence
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// batch is what goes into one transaction: the calls that share it and the offset.
+type batch struct {
+	waiters  []*waiter
+	next     Offset
+	witness  witness
+	serial   bool // send one record a batch: some record is refused, and it is not known which
+	doubt    bool // the outcome of an attempt is unknown and must be read back
+	readBack bool // the outcome was unknown once
+	attempts int
+	began    time.Time
+	token    Token // of the last attempt
+}
+
+// drain takes the next batch off the queue: from the front, up to MaxWrites records and MaxBytes,
+// but one call at least. A call without records counts as nothing. It never looks past a call that
+// does not fit, so that an offset never overtakes the records that were queued before it. It returns
+// nil if there is nothing to do.
+func (w *Writer) drain() *batch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := &batch{next: w.last, began: time.Now()}
+	records, size := 0, int64(0)
+	for len(w.queue) > 0 {
+		q := w.queue[0]
+		full := records+len(q.messages) > w.c.MaxWrites || size+q.bytes > w.c.MaxBytes
+		if full && records > 0 && len(q.messages) > 0 {
+			break
+		}
+		w.queue = w.queue[1:]
+		if q.offset != nil {
+			b.next = *q.offset
+		}
+		if b.next.Next < 0 { // the Commit that this one stood behind has failed or was withdrawn
+			q.done <- stream.NewError("write", stream.ErrNoOffset).At(w.c.Input, -1)
+			continue
+		}
+		records += len(q.messages)
+		size += q.bytes
+		b.waiters = append(b.waiters, q)
+	}
+	if len(b.waiters) == 0 {
+		return nil
+	}
+	w.flying = &b.next
+	b.witness = witness{w.own.nonce, w.sequence + 1}
+	return b
+}
+
+// messages returns the records of b in the order of the calls.
+func (b *batch) messages() []stream.Message {
+	var ms []stream.Message
+	for _, q := range b.waiters {
+		ms = append(ms, q.messages...)
+	}
+	return ms
+}
+
+func (b *batch) bytes() (n int64) {
+	for _, q := range b.waiters {
+		n += q.bytes
+	}
+	return n
+}
+
+// owner returns the call and the index in it of the i-th record of b.
+func (b *batch) owner(i int) (*waiter, int) {
+	for _, q := range b.waiters {
+		if i < len(q.messages) {
+			return q, i
+		}
+		i -= len(q.messages)
+	}
+	return nil, -1
+}
+
+// answer tells every waiter the outcome.
+func (b *batch) answer(err error) {
+	for _, q := range b.waiters {
+		q.done <- err
+	}
+	b.waiters = nil
+}
+
+// without takes refused out of b and answers it with err. If it carried an offset, the calls behind
+// it that carry one go out as well: their offsets were chosen in the belief that the records before
+// them are written. It reports whether anything is left.
+func (b *batch) without(refused *waiter, last Offset, err error) bool {
+	kept, behind := b.waiters[:0:0], false
+	b.next = last
+	for _, q := range b.waiters {
+		switch {
+		case q == refused:
+			behind = q.offset != nil
+			q.done <- err
+		case behind && q.offset != nil:
+			q.done <- fmt.Errorf("the offset stands behind a write that was refused: %w", err)
+		default:
+			if q.offset != nil {
+				b.next = *q.offset
+			}
+			kept = append(kept, q)
+		}
+	}
+	b.waiters = kept
+	if b.next.Next < 0 {
+		b.answer(stream.NewError("write", stream.ErrNoOffset))
+	}
+	return len(b.waiters) > 0
+}

@@ -1,0 +1,318 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// producer is one initialised transactional client. It is used by one goroutine, but close may be
+// called by any. Its errors are *wire.StepErrors.
+type producer interface {
+	// begin opens a transaction. An error must stop: what follows would be reported as done without
+	// having been sent.
+	begin() error
+	// produce sends ms and waits for the answer to each. Without an error at, errs is nil and offset
+	// is that of the last of ms. serial sends one batch a record.
+	produce(ctx context.Context, ms []stream.Message, serial bool) (offset int64, firstAck time.Duration, errs []error)
+	// bind adds the offset to the transaction: the last write before the end.
+	bind(ctx context.Context, t Token, o Offset, metadata string) error
+	// end commits or aborts.
+	end(ctx context.Context, commit bool) error
+	// offset returns the stable committed offset.
+	offset(ctx context.Context) (wire.GroupOffset, error)
+	// progress returns the newest committed progress record at or after from, nil if there is none,
+	// and the offset after which the next look may begin.
+	progress(ctx context.Context, from int64) (found *Progress, at int64, err error)
+	// fresh reports whether nobody had initialised the id before.
+	fresh() bool
+	// reusable reports whether a transaction may follow one that was aborted.
+	reusable() bool
+	close()
+}
+
+// opener makes producers: each open is a takeover.
+type opener interface {
+	open(ctx context.Context) (producer, error)
+	// committed returns the committed offset without a takeover.
+	committed(ctx context.Context) (wire.GroupOffset, error)
+	// rest returns when everything that was closed has come to rest.
+	rest()
+}
+
+// cluster opens producers on a real cluster.
+type cluster struct {
+	c    Config
+	id   string
+	base context.Context // values only: the rule switches
+	wg   sync.WaitGroup  // clients that are being closed
+}
+
+// txn is a producer on a real cluster.
+type txn struct {
+	*cluster
+	cl    *kgo.Client
+	gate  *gate
+	epoch int16
+	once  sync.Once
+}
+
+// partitioner sends what belongs to the progress topic to the partition it names, and everything
+// else where Kafka's default partitioner would.
+type partitioner struct{ progress string }
+
+func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	if topic == p.progress {
+		return kgo.ManualPartitioner().ForTopic(topic)
+	}
+	return kgo.StickyKeyPartitioner(nil).ForTopic(topic)
+}
+
+// open makes a client and initialises the id, which ends whatever transaction another client left
+// open under it. The client is closed if that fails.
+func (k *cluster) open(ctx context.Context) (producer, error) {
+	g := newGate(k.base, k.c.Ownership.MayInit)
+	opts, err := k.c.Kafka.ClientOpts(g.wrap)
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts,
+		kgo.TransactionalID(k.id),
+		kgo.TransactionTimeout(k.c.TransactionTimeout),
+		kgo.RecordPartitioner(partitioner{k.c.Progress.Topic}),
+		kgo.ProducerLinger(0),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerBatchMaxBytes(int32(k.c.MaxRecordBytes)),
+		// A call's records go into one transaction, whole: the client must not wait for room that
+		// only the end of that transaction would make.
+		kgo.MaxBufferedRecords(1<<30),
+		// A raw fetch or metadata request must not be held up by this client's other requests.
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	)
+	cl, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, stream.NewError("open writer", errors.Join(stream.ErrConfig, err)).At(k.c.Progress, -1)
+	}
+	t := &txn{cluster: k, cl: cl, gate: g}
+	if err := t.init(ctx); err != nil {
+		t.close()
+		return nil, &wire.StepError{Step: wire.StepInit, Err: err}
+	}
+	if k.c.Features.Brokers == 0 {
+		if k.c.Features, err = wire.LookupFeatures(ctx, cl); err != nil {
+			t.close()
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func (k *cluster) committed(ctx context.Context) (wire.GroupOffset, error) {
+	cl, err := k.c.Kafka.Client()
+	if err != nil {
+		return wire.GroupOffset{}, err
+	}
+	defer cl.Close()
+	return k.fetchOffset(ctx, cl)
+}
+
+func (k *cluster) fetchOffset(ctx context.Context, cl *kgo.Client) (wire.GroupOffset, error) {
+	fetch := wire.FetchOffset
+	if !rule.On(k.base, rule.StableFetch) {
+		fetch = wire.FetchUnstableOffset
+	}
+	return fetch(ctx, cl, k.c.Group, wire.Member{}, k.c.Input, k.c.InputTopicID)
+}
+
+func (k *cluster) rest() { k.wg.Wait() }
+
+func (t *txn) init(ctx context.Context) error {
+	type answer struct {
+		epoch int16
+		err   error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answered := make(chan answer, 1)
+	t.wg.Go(func() {
+		_, epoch, err := t.cl.ProducerID(ctx)
+		answered <- answer{epoch, err}
+	})
+	select {
+	case a := <-answered:
+		t.epoch = a.epoch
+		if err, ok := gateError(a.err); ok {
+			return err
+		}
+		return a.err
+	case <-t.gate.refused:
+		return t.gate.refusal()
+	case <-t.c.Ownership.Draining():
+		return stream.NewError("take over", fmt.Errorf("the partition is being taken away: %w", stream.ErrOwnershipLost))
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t *txn) fresh() bool { return t.epoch == 0 }
+
+func (t *txn) reusable() bool { return t.c.Features.Fenced() }
+
+func (t *txn) begin() error {
+	if err := t.cl.BeginTransaction(); err != nil {
+		return &wire.StepError{Step: wire.StepBegin, Err: err}
+	}
+	return nil
+}
+
+func (t *txn) record(m stream.Message) *kgo.Record {
+	r := &kgo.Record{Topic: m.Topic, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp}
+	if r.Topic == "" {
+		r.Topic = t.c.Progress.Topic
+	}
+	if r.Topic == t.c.Progress.Topic {
+		r.Partition = t.c.Progress.Partition
+	}
+	if len(m.Headers) > 0 {
+		r.Headers = make([]kgo.RecordHeader, len(m.Headers))
+		for i, h := range m.Headers {
+			r.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
+		}
+	}
+	return r
+}
+
+// produce counts promises: Flush returns before those of records that were refused before they were
+// buffered. The records carry no context that ends, because a client cannot take back a record that
+// may have been sent; when ctx ends the caller closes the client, which answers every promise.
+func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (int64, time.Duration, []error) {
+	type promise struct {
+		i      int
+		offset int64
+		err    error
+	}
+	began := time.Now()
+	var firstAck time.Duration
+	promises := make(chan promise, len(ms))
+	errs := make([]error, len(ms))
+	last, failed := int64(-1), false
+	take := func(n int) bool {
+		for range n {
+			select {
+			case p := <-promises:
+				if firstAck == 0 {
+					firstAck = time.Since(began)
+				}
+				if p.err != nil {
+					errs[p.i], failed = &wire.StepError{Step: wire.StepProduce, Err: p.err}, true
+				}
+				if p.i == len(ms)-1 {
+					last = p.offset
+				}
+			case <-ctx.Done():
+				return false
+			}
+		}
+		return true
+	}
+	for i, m := range ms {
+		t.cl.Produce(t.base, t.record(m), func(r *kgo.Record, err error) { promises <- promise{i, r.Offset, err} })
+		if !serial {
+			continue
+		}
+		if !take(1) || failed {
+			break
+		}
+	}
+	if !serial && !take(len(ms)) || ctx.Err() != nil {
+		for i := range errs {
+			if errs[i] == nil {
+				errs[i] = &wire.StepError{Step: wire.StepProduce, Err: context.Cause(ctx)}
+			}
+		}
+		return -1, firstAck, errs
+	}
+	if !failed {
+		return last, firstAck, nil
+	}
+	return -1, firstAck, errs
+}
+
+func (t *txn) bind(ctx context.Context, tok Token, o Offset, metadata string) error {
+	id, epoch, err := t.cl.ProducerID(ctx) // from transaction.version 2 on each end raises the epoch
+	if err != nil {
+		return &wire.StepError{Step: wire.StepOffset, Err: err}
+	}
+	b := wire.Binding{
+		TransactionalID: t.id, ProducerID: id, ProducerEpoch: epoch, Group: t.c.Group,
+		MemberID: tok.MemberID, Generation: tok.Generation, InstanceID: tok.InstanceID,
+		Input: t.c.Input, TopicID: t.c.InputTopicID, Next: o.Next, LeaderEpoch: o.LeaderEpoch, Metadata: metadata,
+	}
+	if !rule.On(t.base, rule.FencedBinding) {
+		b.MemberID, b.Generation, b.InstanceID = "", -1, ""
+	}
+	return wire.BindOffset(ctx, t.cl, b, t.c.Features.TxnOffsetCommit < 5)
+}
+
+// end waits for the broker's answer until ctx ends or the client is closed; a wait that is cut leaves
+// the outcome unknown.
+func (t *txn) end(ctx context.Context, commit bool) error {
+	how := kgo.TryAbort
+	if commit {
+		how = kgo.TryCommit
+	}
+	answered := make(chan error, 1)
+	t.wg.Go(func() { answered <- t.cl.EndTransaction(ctx, how) })
+	select {
+	case err := <-answered:
+		if err != nil {
+			return &wire.StepError{Step: wire.StepEnd, Err: err}
+		}
+		return nil
+	case <-ctx.Done():
+		return &wire.StepError{Step: wire.StepEnd, Err: context.Cause(ctx)}
+	}
+}
+
+func (t *txn) offset(ctx context.Context) (wire.GroupOffset, error) {
+	return t.fetchOffset(ctx, t.cl)
+}
+
+// close stops the client at once, with no abort: by then the id may be another's. The client's own
+// shutdown waits for its goroutines, up to a second when the cluster is away; rest waits for it.
+func (t *txn) close() {
+	t.once.Do(func() {
+		t.gate.close()
+		t.wg.Go(t.cl.Close)
+	})
+}
+
+// progress scans the progress partition up to the high watermark. A transaction of a stale owner
+// that is still open would hold the scan up: the wait is bounded, and the id is then taken over
+// again.
+func (t *txn) progress(ctx context.Context, from int64) (found *Progress, at int64, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, unstableFor, errors.New("an open transaction holds up the read-back"))
+	defer cancel()
+	log := wire.Log{Client: t.cl, Topic: t.c.Progress.Topic, Partition: t.c.Progress.Partition}
+	_, end, _, err := log.Ends(ctx)
+	if err != nil {
+		return nil, from, err
+	}
+	at = from - 1
+	_, err = log.Read(ctx, wire.ReadOptions{From: from, To: end, Committed: true}, func(r *kgo.Record) error {
+		p, ok, err := progressFrom(wire.Record(r))
+		if ok {
+			found, at = &p, r.Offset
+		}
+		return err
+	})
+	return found, at, err
+}

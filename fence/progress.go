@@ -1,0 +1,188 @@
+package fence
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// progressKey is reserved: it begins with a single 0 byte, and user keys that begin with one get one
+// more in front.
+const progressKey = "\x00progress"
+
+// progressVersion is the first byte of a progress record's value. A reader refuses every other one.
+const progressVersion = 1
+
+// errProgress: a progress record cannot be decoded. It is never treated as absent: the record is the
+// second witness of the committed offset.
+var errProgress = errors.New("progress record cannot be decoded")
+
+// Progress is a small record that every transaction writes to the progress partition. It keeps a
+// transaction from being offset-only, and it is the second witness of the committed offset: the
+// offset itself can expire or be reset, and its log can be truncated.
+type Progress struct {
+	Inputs      []InputProgress
+	Partitions  int32 // partition count of the input topics
+	Group       string
+	MemberID    string
+	Generation  int32 // read when the transaction began; the offset may carry a later one
+	Incarnation uint32
+	Nonce       uint64 // drawn at each grant
+	Sequence    uint64 // counts the commits under the nonce, from 1
+	FoldVersion string
+	At          time.Time // wall clock of the owner, to the millisecond; for people, not for rules
+}
+
+// InputProgress is the committed position in one input topic.
+type InputProgress struct {
+	Topic       string
+	TopicID     [16]byte
+	Next        int64 // next offset to fold
+	LeaderEpoch int32 // of the record before Next, -1 if unknown
+}
+
+// IsProgressKey reports whether key is the one under which progress records are written.
+func IsProgressKey(key []byte) bool { return string(key) == progressKey }
+
+// Encode returns the key and the value of the record. It fails if a name is over 65,535 bytes.
+func (p Progress) Encode() (key, value []byte, err error) {
+	b := []byte{progressVersion}
+	if len(p.Inputs) > math.MaxUint16 {
+		return nil, nil, fmt.Errorf("%d inputs in a progress record", len(p.Inputs))
+	}
+	b = binary.BigEndian.AppendUint16(b, uint16(len(p.Inputs)))
+	for _, in := range p.Inputs {
+		b, err = appendString(b, in.Topic, err)
+		b = append(b, in.TopicID[:]...)
+		b = binary.BigEndian.AppendUint64(b, uint64(in.Next))
+		b = binary.BigEndian.AppendUint32(b, uint32(in.LeaderEpoch))
+	}
+	b = binary.BigEndian.AppendUint32(b, uint32(p.Partitions))
+	b, err = appendString(b, p.Group, err)
+	b, err = appendString(b, p.MemberID, err)
+	b = binary.BigEndian.AppendUint32(b, uint32(p.Generation))
+	b = binary.BigEndian.AppendUint32(b, p.Incarnation)
+	b = binary.BigEndian.AppendUint64(b, p.Nonce)
+	b = binary.BigEndian.AppendUint64(b, p.Sequence)
+	b, err = appendString(b, p.FoldVersion, err)
+	b = binary.BigEndian.AppendUint64(b, uint64(p.At.UnixMilli()))
+	return []byte(progressKey), b, err
+}
+
+func appendString(b []byte, s string, err error) ([]byte, error) {
+	if len(s) > math.MaxUint16 {
+		return b, errors.Join(err, fmt.Errorf("a name of %d bytes does not fit a progress record", len(s)))
+	}
+	b = binary.BigEndian.AppendUint16(b, uint16(len(s)))
+	return append(b, s...), err
+}
+
+// DecodeProgress decodes the value of a progress record. It is strict: an unknown version, a
+// missing or a spare byte is an error. It keeps no reference to value.
+func DecodeProgress(value []byte) (Progress, error) {
+	r := reader{b: value}
+	if v := r.take(1); r.err == nil && v[0] != progressVersion {
+		return Progress{}, fmt.Errorf("version %d: %w", v[0], errProgress)
+	}
+	var p Progress
+	for n := r.uint16(); n > 0 && r.err == nil; n-- {
+		var in InputProgress
+		in.Topic = r.string()
+		copy(in.TopicID[:], r.take(16))
+		in.Next = int64(r.uint64())
+		in.LeaderEpoch = int32(r.uint32())
+		p.Inputs = append(p.Inputs, in)
+	}
+	p.Partitions = int32(r.uint32())
+	p.Group = r.string()
+	p.MemberID = r.string()
+	p.Generation = int32(r.uint32())
+	p.Incarnation = r.uint32()
+	p.Nonce = r.uint64()
+	p.Sequence = r.uint64()
+	p.FoldVersion = r.string()
+	p.At = time.UnixMilli(int64(r.uint64())).UTC()
+	if r.err == nil && len(r.b) > 0 {
+		r.err = fmt.Errorf("%d bytes too many: %w", len(r.b), errProgress)
+	}
+	if r.err != nil {
+		return Progress{}, r.err
+	}
+	return p, nil
+}
+
+// reader takes fields off b. After the first fault every field is zero.
+type reader struct {
+	b   []byte
+	err error
+}
+
+func (r *reader) take(n int) []byte {
+	if r.err == nil && len(r.b) < n {
+		r.err = fmt.Errorf("it ends early: %w", errProgress)
+	}
+	if r.err != nil {
+		return make([]byte, n)
+	}
+	out := r.b[:n]
+	r.b = r.b[n:]
+	return out
+}
+
+func (r *reader) uint16() uint16 { return binary.BigEndian.Uint16(r.take(2)) }
+func (r *reader) uint32() uint32 { return binary.BigEndian.Uint32(r.take(4)) }
+func (r *reader) uint64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
+func (r *reader) string() string {
+	n := int(r.uint16())
+	if r.err != nil {
+		return ""
+	}
+	return string(bytes.Clone(r.take(n)))
+}
+
+// witness names one commit: whose it was and the how-manieth of theirs.
+type witness struct{ nonce, sequence uint64 }
+
+// witnessPrefix marks the metadata of an offset that was committed by this package.
+const witnessPrefix = "hf1:"
+
+// metadata is the committed offset's metadata: it names the commit, so that an unknown outcome can be
+// told from somebody else's commit of the same offset.
+func (w witness) metadata() string {
+	return witnessPrefix + strconv.FormatUint(w.nonce, 16) + ":" + strconv.FormatUint(w.sequence, 16)
+}
+
+// parseWitness reads metadata. Offsets committed by anything else give the zero witness.
+func parseWitness(metadata string) witness {
+	rest, ok := strings.CutPrefix(metadata, witnessPrefix)
+	nonce, sequence, found := strings.Cut(rest, ":")
+	if !ok || !found {
+		return witness{}
+	}
+	n, err1 := strconv.ParseUint(nonce, 16, 64)
+	s, err2 := strconv.ParseUint(sequence, 16, 64)
+	if err1 != nil || err2 != nil {
+		return witness{}
+	}
+	return witness{n, s}
+}
+
+// progressFrom decodes r if it is a progress record.
+func progressFrom(r stream.Record) (p Progress, ok bool, err error) {
+	if !IsProgressKey(r.Key) || r.Value == nil {
+		return Progress{}, false, nil
+	}
+	p, err = DecodeProgress(r.Value)
+	if err != nil {
+		at := stream.Partition{Topic: r.Topic, Partition: r.Partition}
+		return Progress{}, false, stream.NewError("read progress", errors.Join(stream.ErrCorruptSnapshot, err)).At(at, r.Offset)
+	}
+	return p, true, nil
+}

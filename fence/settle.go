@@ -1,0 +1,361 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+const (
+	// maxFences is the number of producer fences in a row, with no commit between, after which the id
+	// counts as taken (R8).
+	maxFences = 5
+	pauseMin  = 20 * time.Millisecond
+	pauseMax  = time.Second
+)
+
+var errLimit = errors.New("the time for one transaction with all its attempts ran out")
+
+// settle brings b to its outcome and tells every waiter. It returns in any case: the attempts
+// together are bounded, and the end of the ownership cuts each of them.
+func (w *Writer) settle(b *batch) {
+	ctx, cancel := context.WithTimeoutCause(w.ctx, w.limit, errLimit)
+	defer cancel()
+	defer w.landed()
+	for len(b.waiters) > 0 {
+		b.attempts++
+		at, err := w.attempt(ctx, b)
+		if err == nil {
+			w.committed(b, at)
+			return
+		}
+		if err := w.react(ctx, b, err); err != nil {
+			b.answer(err)
+			return
+		}
+	}
+}
+
+func (w *Writer) landed() {
+	w.mu.Lock()
+	w.flying = nil
+	w.mu.Unlock()
+}
+
+// committed notes that b is known to be committed, with its progress record at offset at, -1 if that
+// is not known.
+func (w *Writer) committed(b *batch, at int64) {
+	if b.next.Next < w.known.next {
+		panic(fmt.Sprintf("fence: the committed offset of %s would fall from %d to %d", w.c.Input, w.known.next, b.next.Next))
+	}
+	w.sequence = b.witness.sequence
+	w.known.next, w.known.offset, w.known.progress = b.next.Next, b.witness, b.witness
+	if at >= 0 {
+		w.known.from = at + 1
+	}
+	w.fences = 0
+	w.mu.Lock()
+	w.last = b.next
+	w.commits++
+	w.mu.Unlock()
+	event := stream.Committed{
+		Partition: w.c.Input, Next: b.next.Next, Writes: len(b.messages()), Bytes: b.bytes(),
+		Took: time.Since(b.began), ReadBack: b.readBack,
+	}
+	b.answer(nil)
+	for _, h := range w.c.Hooks {
+		if h.Committed != nil {
+			h.Committed(event)
+		}
+	}
+}
+
+// produceError is the answer to the records of one transaction, nil where there was no error.
+type produceError struct{ errs []error }
+
+func (e *produceError) Error() string { return e.Unwrap().Error() }
+
+// Unwrap returns the error that decides: one that is not about a record, if there is any.
+func (e *produceError) Unwrap() error {
+	var first error
+	for _, err := range e.errs {
+		if err == nil {
+			continue
+		}
+		if c, _ := classify(err); c != classRecord {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// attempt runs one transaction from begin to end. nil: it is committed, with its progress record at
+// offset at. The order is R1's and R2's: every promise, then the token, then the offset, then the end.
+func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
+	if w.producer == nil {
+		done, err := w.retake(ctx, b)
+		if done || err != nil {
+			return -1, err
+		}
+	}
+	p := w.producer
+	if b.token, err = w.own.Token(w.base); err != nil { // an early out; what counts is read below
+		return -1, err
+	}
+	ms, err := w.effects(b)
+	if err != nil {
+		return -1, err
+	}
+	w.pacer.wait(ctx)
+	idle := time.Since(w.pacer.ended)
+	if err := p.begin(); err != nil {
+		return -1, err
+	}
+	bounded, cancel := context.WithTimeoutCause(ctx, w.c.TransactionTimeout, errLimit)
+	defer cancel()
+	at, ack, errs := p.produce(bounded, ms, b.serial)
+	if errs != nil {
+		return -1, &produceError{errs}
+	}
+	w.pacer.saw(idle, ack)
+	if b.token, err = w.own.Token(w.base); err != nil {
+		return -1, err
+	}
+	if err := p.bind(bounded, b.token, b.next, b.witness.metadata()); err != nil {
+		return -1, err
+	}
+	// From here on nothing but the end of the ownership, or the broker's silence, cuts the wait.
+	ending, cancelEnd := context.WithTimeoutCause(w.ctx, w.c.TransactionTimeout, errLimit)
+	defer cancelEnd()
+	err = p.end(ending, true)
+	w.pacer.end()
+	return at, err
+}
+
+// effects returns the records of b and after them the progress record.
+func (w *Writer) effects(b *batch) ([]stream.Message, error) {
+	key, value, err := Progress{
+		Inputs: []InputProgress{{
+			Topic: w.c.Input.Topic, TopicID: w.c.InputTopicID, Next: b.next.Next, LeaderEpoch: b.next.LeaderEpoch,
+		}},
+		Partitions: w.c.InputPartitions, Group: w.c.Group, MemberID: b.token.MemberID, Generation: b.token.Generation,
+		Incarnation: w.c.Incarnation, Nonce: b.witness.nonce, Sequence: b.witness.sequence,
+		FoldVersion: w.c.FoldVersion, At: time.Now(),
+	}.Encode()
+	if err != nil {
+		return nil, stream.NewError("commit", errors.Join(stream.ErrConfig, err)).At(w.c.Input, b.next.Next)
+	}
+	return append(b.messages(), stream.Message{Key: key, Value: value}), nil
+}
+
+// react decides what follows from err: nil, and b goes again, or the error that its waiters get.
+func (w *Writer) react(ctx context.Context, b *batch, err error) error {
+	c, hint := classify(err)
+	w.refused(b, c, err)
+	switch c {
+	case classUnknown:
+		return w.doubt(b, err)
+	case classAbort:
+		w.abort(ctx)
+		return w.again(ctx, b, c, err)
+	case classToken:
+		w.abort(ctx)
+		if w.own.State() != Held {
+			return w.lose(b, fmt.Errorf("generation %d was refused while draining: %w", b.token.Generation, err))
+		}
+		if _, err := w.own.NextToken(ctx, b.token); err != nil {
+			return w.lose(b, err)
+		}
+		return nil
+	case classRecord:
+		w.abort(ctx)
+		return w.takeOut(b, err)
+	case classTransient, classFence:
+		w.dispose()
+		return w.again(ctx, b, c, err)
+	case classGone:
+		return w.lose(b, err)
+	case classReplaced:
+		err := w.lose(b, err)
+		return w.stop(b, stream.NewError("commit", err).At(w.c.Input, b.next.Next).Hinted("%s", hint))
+	case classInput, classFatal:
+		e := stream.NewError("commit", errors.Join(sentinelFor(c, err), err)).At(w.c.Input, b.next.Next).Hinted("%s", hint)
+		e.Group, e.TransactionalID = w.c.Group, w.id
+		return w.stop(b, e)
+	}
+	panic("fence: no such class")
+}
+
+// refused tells the hooks and the log.
+func (w *Writer) refused(b *batch, c class, err error) {
+	final := c == classGone || c == classReplaced || c == classInput || c == classFatal
+	w.c.Logger.Warn("transaction did not commit", "cause", c.String(), "code", codeOf(err), "attempt", b.attempts,
+		"offset", b.next.Next, "generation", b.token.Generation, "final", final, "err", err)
+	for _, h := range w.c.Hooks {
+		if h.Refused != nil {
+			h.Refused(stream.Refused{Partition: w.c.Input, Cause: c.String(), Code: codeOf(err), Final: final, Err: err})
+		}
+	}
+}
+
+// doubt notes that nobody knows whether b is committed (R5). The client is closed, not asked: its
+// abort would answer nil for a transaction that was committed.
+func (w *Writer) doubt(b *batch, err error) error {
+	w.dispose()
+	if !rule.On(w.base, rule.ReadBack) { // as a system would that takes the error for an abort
+		return nil
+	}
+	b.doubt = true
+	if !b.readBack && w.c.Unknown != nil {
+		w.c.Unknown(err)
+	}
+	b.readBack = true
+	if w.own.State() != Held { // no initialise while draining or gone (R4)
+		return w.lose(b, err)
+	}
+	return nil
+}
+
+// again waits before the next attempt, or says why there is none.
+func (w *Writer) again(ctx context.Context, b *batch, c class, err error) error {
+	if c == classFence {
+		if w.fences++; w.fences >= maxFences {
+			e := stream.NewError("commit", errors.Join(stream.ErrIDTaken, err)).At(w.c.Input, b.next.Next)
+			e.Group, e.TransactionalID = w.c.Group, w.id
+			return w.stop(b, e.Hinted("%d refusals in a row: either transactions outlive their timeout of %v (make them smaller),"+
+				" or a stopped process wakes and initialises the id late (look for one), or two applications use this"+
+				" group and snapshot topic (rename one)", w.fences, w.c.TransactionTimeout))
+		}
+	}
+	if w.producer == nil && w.own.State() != Held {
+		return w.lose(b, fmt.Errorf("it cannot be taken over while %s: %w", w.own.State(), err))
+	}
+	shift := min(b.attempts-1+w.fences, 6)
+	pause := min(pauseMin<<shift, pauseMax)
+	pause += rand.N(pause / 2) // two that fight must not stay in step
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-w.own.Gone():
+		return w.lose(b, err)
+	case <-ctx.Done():
+	}
+	if w.own.State() == Gone {
+		return w.lose(b, err)
+	}
+	if b.doubt { // the limit has passed and nobody knows: only the next owner can find out
+		return w.lose(b, err)
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, errLimit) {
+		return stream.NewError("commit", errors.Join(cause, err)).At(w.c.Input, b.next.Next)
+	}
+	e := stream.NewError("commit", fmt.Errorf("no success in %d attempts and %v: %w", b.attempts, w.limit, errors.Join(stream.ErrUnreachable, err)))
+	return e.At(w.c.Input, b.next.Next).Hinted("look at the brokers: nothing was committed, and the next write tries again")
+}
+
+// lose ends the ownership and returns what b's waiters get.
+func (w *Writer) lose(b *batch, cause error) error {
+	w.dispose()
+	if !errors.Is(cause, stream.ErrOwnershipLost) {
+		cause = errors.Join(stream.ErrOwnershipLost, cause)
+	}
+	if b.doubt {
+		cause = errors.Join(stream.ErrOutcomeUnknown, cause)
+	}
+	e := stream.NewError("commit", cause).At(w.c.Input, b.next.Next)
+	e.Group, e.TransactionalID = w.c.Group, w.id
+	w.own.Lose(e)
+	w.failAll(e)
+	return e
+}
+
+// stop ends the writer, not the ownership: a person must act. An outcome that is in doubt ends the
+// ownership too.
+func (w *Writer) stop(b *batch, e error) error {
+	if b.doubt {
+		return w.lose(b, e)
+	}
+	w.dispose()
+	w.failAll(e)
+	return e
+}
+
+// abort ends the open transaction so that the client can be reused. On transaction.version 1 a
+// delayed EndTxn of this transaction could end the next one of the same epoch, so there the client
+// is closed, and the takeover aborts.
+func (w *Writer) abort(ctx context.Context) {
+	if w.producer == nil {
+		return
+	}
+	if !w.producer.reusable() || w.own.State() == Gone {
+		w.dispose()
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, w.c.TransactionTimeout, errLimit)
+	defer cancel()
+	if err := w.producer.end(ctx, false); err != nil {
+		w.dispose()
+		return
+	}
+	w.pacer.end()
+}
+
+// dispose closes the client, with no abort (R6).
+func (w *Writer) dispose() {
+	if w.producer != nil {
+		w.producer.close()
+		w.producer = nil
+	}
+}
+
+// takeOut finds the record that was refused. With one suspect it is that one; with several, which is
+// what the broker answers for a batch, they go again one by one.
+func (w *Writer) takeOut(b *batch, err error) error {
+	refusal, ok := errors.AsType[*produceError](err)
+	if !ok {
+		return stream.NewError("commit", err).At(w.c.Input, b.next.Next)
+	}
+	suspect, count := -1, 0
+	for i, e := range refusal.errs {
+		if e != nil {
+			suspect, count = i, count+1
+		}
+	}
+	if count > 1 {
+		if b.serial {
+			return stream.NewError("commit", err).At(w.c.Progress, -1)
+		}
+		b.serial = true
+		return nil
+	}
+	cause := refusal.errs[suspect]
+	q, i := b.owner(suspect)
+	if q == nil { // the progress record itself
+		e := stream.NewError("commit", errors.Join(stream.ErrTopic, cause)).At(w.c.Progress, -1)
+		return w.stop(b, e.Hinted("the topic takes no record of 200 bytes: look at its max.message.bytes and cleanup.policy"))
+	}
+	var step *wire.StepError
+	if errors.As(cause, &step) {
+		cause = step.Err
+	}
+	e := stream.NewError("write", &Refusal{Index: i, Message: q.messages[i], Err: cause}).At(w.c.Progress, -1)
+	e.Key = q.messages[i].Key
+	w.mu.Lock()
+	last := w.last
+	w.mu.Unlock()
+	if b.without(q, last, e) {
+		w.mu.Lock()
+		w.flying = &b.next
+		w.mu.Unlock()
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+const (
+	// unstableFor is how long a stable offset fetch may wait for an open transaction before the id is
+	// taken over again: a stale owner may have opened one after our takeover (R12).
+	unstableFor = 2 * time.Second
+	// lookAgain is the pause between two looks. What a transaction committed becomes readable some
+	// milliseconds after the client was told.
+	lookAgain = 5 * time.Millisecond
+)
+
+// known is the last commit that this ownership knows of: the base of a read-back.
+type known struct {
+	next     int64
+	offset   witness // named by the committed offset's metadata
+	progress witness // named by the newest progress record
+	from     int64   // offset in the progress partition at which a read-back begins
+}
+
+// Open takes the partition over and returns a writer for it: it initialises the partition's
+// transactional id, which aborts what the last owner left open, and then fetches the stable
+// committed offset. Call Adopt after the restore, and before the first write.
+//
+// It retries what passes by itself until ctx ends or the ownership does. It returns ErrConfig,
+// ErrOwnershipLost, ErrNotAuthorized with the ACL that is missing, or the cause of ctx.
+func Open(ctx context.Context, c Config) (*Writer, Committed, error) {
+	c, err := c.resolved()
+	if err != nil {
+		return nil, Committed{}, err
+	}
+	id := TransactionalID(c.Group, c.Progress.Topic, c.Progress.Partition)
+	return open(ctx, c, id, &cluster{c: c, id: id, base: context.WithoutCancel(ctx)})
+}
+
+func open(ctx context.Context, c Config, id string, o opener) (*Writer, Committed, error) {
+	w := &Writer{
+		c: c, id: id, own: c.Ownership, opener: o, base: context.WithoutCancel(ctx),
+		limit: 2 * max(c.TransactionTimeout, c.Ownership.session.rebalanceTimeout),
+		turn:  make(chan struct{}, 1), wake: make(chan struct{}, 1), done: make(chan struct{}),
+		turnState: turnState{pacer: newPacer()},
+	}
+	w.ctx, w.cancel = context.WithCancelCause(w.base)
+	found, err := w.first(ctx)
+	if err != nil {
+		w.cancel(err)
+		w.dispose()
+		o.rest()
+		return nil, Committed{}, err
+	}
+	w.turn <- struct{}{}
+	go w.run()
+	go w.watch()
+	return w, found, nil
+}
+
+// watch cuts everything when the ownership is gone. It ends with the writer.
+func (w *Writer) watch() {
+	select {
+	case <-w.own.Gone():
+		cause := w.own.Cause()
+		if cause == nil || !errors.Is(cause, stream.ErrOwnershipLost) {
+			cause = errors.Join(stream.ErrOwnershipLost, cause)
+		}
+		w.cancel(stream.NewError("write", cause).At(w.c.Input, -1))
+	case <-w.ctx.Done():
+	}
+}
+
+// first is the takeover at the start of an ownership.
+func (w *Writer) first(ctx context.Context) (Committed, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(goneContext{w.own.Gone()}, func() { cancel(w.own.Cause()) })
+	defer stop()
+	for attempt := 0; ; attempt++ {
+		found, err := w.firstOnce(ctx)
+		if err == nil {
+			return found, nil
+		}
+		w.dispose()
+		c, hint := classify(err)
+		if c == classGone || w.own.State() != Held {
+			e := stream.NewError("take over", errors.Join(stream.ErrOwnershipLost, err)).At(w.c.Input, -1)
+			return Committed{}, e
+		}
+		if c != classTransient && c != classFence && c != classAbort {
+			e := stream.NewError("take over", errors.Join(sentinelFor(c, err), err)).At(w.c.Input, -1).Hinted("%s", hint)
+			e.Group, e.TransactionalID = w.c.Group, w.id
+			return Committed{}, e
+		}
+		w.c.Logger.Warn("takeover failed and is tried again", "attempt", attempt+1, "err", err)
+		select {
+		case <-time.After(min(pauseMin<<min(attempt, 6), pauseMax)):
+		case <-ctx.Done():
+			e := stream.NewError("take over", errors.Join(context.Cause(ctx), err)).At(w.c.Input, -1)
+			return Committed{}, e
+		}
+	}
+}
+
+func (w *Writer) firstOnce(ctx context.Context) (Committed, error) {
+	var off wire.GroupOffset
+	var tookOver bool
+	var err error
+	if rule.On(w.base, rule.Takeover) {
+		if w.producer, err = w.opener.open(ctx); err != nil {
+			return Committed{}, err
+		}
+		tookOver = !w.producer.fresh()
+		off, err = w.stableOffset(ctx)
+	} else {
+		off, err = w.opener.committed(ctx)
+	}
+	if err != nil {
+		return Committed{}, err
+	}
+	return w.found(off, tookOver), nil
+}
+
+// found makes a fetched offset the base of what follows.
+func (w *Writer) found(off wire.GroupOffset, tookOver bool) Committed {
+	wit := parseWitness(off.Metadata)
+	w.known = known{next: off.Next, offset: wit, progress: wit}
+	if wit.nonce == w.own.nonce {
+		w.sequence = wit.sequence // a second writer under one ownership counts on
+	}
+	w.mu.Lock()
+	w.last = Offset{off.Next, off.LeaderEpoch}
+	w.mu.Unlock()
+	return Committed{
+		Next: off.Next, LeaderEpoch: off.LeaderEpoch, Nonce: wit.nonce, Sequence: wit.sequence, TookOver: tookOver,
+	}
+}
+
+// stableOffset fetches the committed offset and waits for open transactions for up to unstableFor.
+func (w *Writer) stableOffset(ctx context.Context) (wire.GroupOffset, error) {
+	until := time.NewTimer(unstableFor)
+	defer until.Stop()
+	for {
+		off, err := w.producer.offset(ctx)
+		if !errors.Is(err, kerr.UnstableOffsetCommit) {
+			return off, err
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-until.C:
+			return off, err
+		case <-ctx.Done():
+			return off, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// Adopt tells the writer the newest progress record that the restore found, and its offset: the base
+// of every read-back. Call it before the first write; a restore that found none has nothing to tell.
+func (w *Writer) Adopt(p Progress, at int64) {
+	<-w.turn
+	defer func() { w.turn <- struct{}{} }()
+	w.known.progress, w.known.from = witness{p.Nonce, p.Sequence}, at+1
+	w.c.Incarnation = max(w.c.Incarnation, p.Incarnation)
+	if p.Nonce == w.own.nonce {
+		w.sequence = max(w.sequence, p.Sequence)
+	}
+}
+
+// Retake takes the id over again, for a restore that waits for an open transaction on our own id: a
+// stale owner may have opened one after the takeover (R12). It is refused after the first commit,
+// and asks the group first (R4). It returns what Open does, and ErrOwnershipLost if the committed
+// offset is another than Open's: restore again.
+func (w *Writer) Retake(ctx context.Context) error {
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { w.turn <- struct{}{} }()
+	w.mu.Lock()
+	commits, final := w.commits, w.final
+	w.mu.Unlock()
+	if final != nil {
+		return final
+	}
+	if commits > 0 {
+		return stream.NewError("take over", fmt.Errorf("%w: the first commit has been made", stream.ErrConfig)).At(w.c.Input, -1)
+	}
+	before := w.known
+	w.dispose()
+	if _, err := w.first(ctx); err != nil {
+		return err
+	}
+	if w.known.next != before.next || w.known.offset != before.offset {
+		b := &batch{next: w.last}
+		return w.lose(b, errAnotherCommitted)
+	}
+	w.known.progress, w.known.from = before.progress, before.from
+	return nil
+}
+
+// goneContext makes a context of a channel, for context.AfterFunc.
+type goneContext struct{ done <-chan struct{} }
+
+func (goneContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (c goneContext) Done() <-chan struct{}     { return c.done }
+func (goneContext) Value(any) any               { return nil }
+func (c goneContext) Err() error {
+	select {
+	case <-c.done:
+		return context.Canceled
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// GroupOffset is what a group has committed for one partition.
+type GroupOffset struct {
+	Next        int64 // -1: nothing is committed
+	LeaderEpoch int32 // -1: unknown
+	Metadata    string
+}
+
+// Member names the member that asks, for brokers that check it (KIP-848). The zero value asks as
+// nobody.
+type Member struct {
+	ID         string
+	Generation int32
+}
+
+// FetchOffset returns the stable committed offset of p: one that no open transaction may change.
+// While one may, the answer is kerr.UnstableOffsetCommit and the caller asks again. topicID is
+// needed by brokers that know topics by id (version 10 of the request).
+func FetchOffset(ctx context.Context, cl *kgo.Client, group string, m Member, p stream.Partition, topicID [16]byte) (GroupOffset, error) {
+	return fetchOffset(ctx, cl, group, m, p, topicID, true)
+}
+
+// FetchUnstableOffset is FetchOffset without the wait for open transactions: the answer may be older
+// than what a transaction that is being committed makes it.
+func FetchUnstableOffset(ctx context.Context, cl *kgo.Client, group string, m Member, p stream.Partition, topicID [16]byte) (GroupOffset, error) {
+	return fetchOffset(ctx, cl, group, m, p, topicID, false)
+}
+
+func fetchOffset(ctx context.Context, cl *kgo.Client, group string, m Member, p stream.Partition, topicID [16]byte, stable bool) (GroupOffset, error) {
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.RequireStable = stable
+	g := kmsg.NewOffsetFetchRequestGroup()
+	g.Group = group
+	if m.ID != "" {
+		g.MemberID, g.MemberEpoch = &m.ID, m.Generation
+	}
+	t := kmsg.NewOffsetFetchRequestGroupTopic()
+	t.Topic, t.TopicID, t.Partitions = p.Topic, topicID, []int32{p.Partition}
+	g.Topics = append(g.Topics, t)
+	req.Groups = append(req.Groups, g)
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return GroupOffset{}, fmt.Errorf("fetch offset: %w", err)
+	}
+	if len(resp.Groups) != 1 {
+		return GroupOffset{}, fmt.Errorf("fetch offset: the answer has %d groups, not 1", len(resp.Groups))
+	}
+	if err := kerr.ErrorForCode(resp.Groups[0].ErrorCode); err != nil {
+		return GroupOffset{}, err
+	}
+	for _, t := range resp.Groups[0].Topics {
+		for _, a := range t.Partitions {
+			if a.Partition != p.Partition {
+				continue
+			}
+			if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
+				return GroupOffset{}, err
+			}
+			o := GroupOffset{Next: a.Offset, LeaderEpoch: a.LeaderEpoch}
+			if a.Metadata != nil {
+				o.Metadata = *a.Metadata
+			}
+			return o, nil
+		}
+	}
+	return GroupOffset{}, fmt.Errorf("fetch offset: the answer does not cover %s", p)
+}
