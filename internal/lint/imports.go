@@ -46,6 +46,8 @@ var allowed = []allowance{
 	{dir: ".", ours: rootOurs, theirs: client},
 	{dir: "devbroker", ours: []string{"stream", "kafka"}, theirs: []string{franz, kfake}},
 	{dir: "internal/kafkatest", ours: []string{"stream", "kafka"}, theirs: client},
+	{dir: "internal/wiretap", ours: []string{"stream", "kafka"}, theirs: client},
+	{dir: "internal/acceptance"},
 	{dir: "internal/lint", ours: []string{"claim"}},
 	{dir: "prom", ours: []string{".", "stream"}, theirs: []string{"github.com/prometheus/client_golang"}},
 	{dir: "examples/...", ours: userOurs, theirs: client},
