@@ -1,0 +1,89 @@
+package demo
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast/internal/wiretap"
+)
+
+// tap is the proxy between one member and the brokers. It stays after the member has died, so that
+// what the broker still answers is counted.
+type tap struct {
+	*wiretap.Cluster
+	refusals *wiretap.Refusals
+}
+
+func newTap(brokers []string) (*tap, error) {
+	c, err := wiretap.NewCluster(brokers)
+	if err != nil {
+		return nil, err
+	}
+	return &tap{Cluster: c, refusals: wiretap.WatchRefusals(c)}, nil
+}
+
+// topic names a topic as requests do, by name or by id.
+type topic struct {
+	name string
+	id   [16]byte
+}
+
+func (t topic) is(name string, id [16]byte) bool { return name == t.name || name == "" && id == t.id }
+
+// producing matches a Produce request that has records for the topic.
+func producing(t topic) wiretap.Match {
+	return wiretap.All(wiretap.Keys(kmsg.Produce), func(r wiretap.Request) bool {
+		return len(producedPartitions(r, t)) > 0
+	})
+}
+
+// producedPartitions are the partitions of the topic that a Produce request has records for.
+func producedPartitions(r wiretap.Request, t topic) (partitions []int32) {
+	req, err := r.Decoded()
+	if err != nil {
+		return nil // the tap reports frames that it does not understand
+	}
+	produce, ok := req.(*kmsg.ProduceRequest)
+	if !ok {
+		return nil
+	}
+	for _, rt := range produce.Topics {
+		if !t.is(rt.Topic, rt.TopicID) {
+			continue
+		}
+		for _, p := range rt.Partitions {
+			partitions = append(partitions, p.Partition)
+		}
+	}
+	return partitions
+}
+
+// committedPartition is the input partition that a TxnOffsetCommit request is for, -1 for any other
+// request.
+func committedPartition(r wiretap.Request) int32 {
+	req, err := r.Decoded()
+	if err != nil {
+		return -1
+	}
+	commit, ok := req.(*kmsg.TxnOffsetCommitRequest)
+	if !ok {
+		return -1
+	}
+	for _, t := range commit.Topics {
+		for _, p := range t.Partitions {
+			return p.Partition
+		}
+	}
+	return -1
+}
+
+// transaction is the transactional id that an EndTxn request ends, "" for any other request.
+func transaction(r wiretap.Request) string {
+	req, err := r.Decoded()
+	if err != nil {
+		return ""
+	}
+	if end, ok := req.(*kmsg.EndTxnRequest); ok {
+		return end.TransactionalID
+	}
+	return ""
+}
