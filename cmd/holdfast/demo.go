@@ -102,7 +102,7 @@ func (f demoFlags) options() (demo.Options, error) {
 		o.Schedule = s
 	}
 	if f.sabotage != "" {
-		o.Without = []string{f.sabotage}
+		o.Without = o.Schedule.Without
 	}
 	return o, nil
 }

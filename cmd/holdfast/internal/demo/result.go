@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/claim"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/audit"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/kafka"
 )
 
@@ -40,7 +41,7 @@ type Options struct {
 	Events   int
 	Keep     string // directory of the embedded broker; "": a temporary one
 	Schedule Schedule
-	Without  []string // rules that are switched off
+	Without  []rule.Name // rules that are switched off
 	Display  Display
 	Kafka    *kafka.Config // nil: an embedded broker
 	Logger   *slog.Logger

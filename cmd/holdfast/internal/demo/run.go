@@ -17,7 +17,7 @@ import (
 // is passed.
 const (
 	stepTimeout    = 45 * time.Second
-	drainStall     = 12 * time.Second // no commit for so long: nobody folds the rest
+	drainStall     = 10 * time.Second // no commit for so long: nobody folds the rest
 	drainTimeout   = 15 * time.Second
 	auditTimeout   = 60 * time.Second
 	restartsMost   = 4
