@@ -27,7 +27,7 @@ func (r *run) killInTransaction(ctx context.Context) error {
 		return err
 	}
 	victim.tap.Cut(nil) // what was held is lost with the process
-	r.note("%s killed (SIGKILL) in mid-transaction: partition %d was written and not committed", victim.name, partition)
+	r.note("%s killed (SIGKILL) in mid-transaction: partition %d written, not committed", victim.name, partition)
 	next, err := r.startMember()
 	if err != nil {
 		return err

@@ -38,7 +38,8 @@ type Details struct {
 type Options struct {
 	Member   func(brokers []string) []string // command line of a member process for a cluster
 	Seed     uint64
-	Events   int
+	Events   int    // make at least so many
+	Pace     int    // events a second
 	Keep     string // directory of the embedded broker; "": a temporary one
 	Schedule Schedule
 	Without  []rule.Name // rules that are switched off

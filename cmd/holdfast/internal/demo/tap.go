@@ -18,8 +18,10 @@ type tap struct {
 	ids map[string]int32 // transactional id → input partition that its last transaction committed
 }
 
-func newTap(brokers []string) (*tap, error) {
-	c, err := wiretap.NewCluster(brokers)
+// newTap makes the taps before all brokers. dial reaches a broker and does the TLS handshake if there
+// is one to do: the members come to the tap in plaintext.
+func newTap(brokers []string, dial wiretap.Dial) (*tap, error) {
+	c, err := wiretap.NewClusterDialing(brokers, dial)
 	if err != nil {
 		return nil, err
 	}
