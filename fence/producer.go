@@ -259,7 +259,7 @@ func (t *txn) bind(ctx context.Context, tok Token, o Offset, metadata string) er
 	if !rule.On(t.base, rule.FencedBinding) {
 		b.MemberID, b.Generation, b.InstanceID = "", -1, ""
 	}
-	return wire.BindOffset(ctx, t.cl, b, t.c.Features.TxnOffsetCommit < 5)
+	return wire.BindOffset(ctx, t.cl, b, t.c.Features.AddOffsets())
 }
 
 // end waits for the broker's answer until ctx ends or the client is closed; a wait that is cut leaves

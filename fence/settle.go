@@ -68,12 +68,12 @@ func (w *Writer) committed(b *batch, at int64) {
 		Partition: w.c.Input, Next: b.next.Next, Writes: len(b.messages()), Bytes: b.bytes(),
 		Took: time.Since(b.began), ReadBack: b.readBack,
 	}
-	b.answer(nil)
 	for _, h := range w.c.Hooks {
 		if h.Committed != nil {
 			h.Committed(event)
 		}
 	}
+	b.answer(nil) // after the hooks, so that whoever waited finds them called
 }
 
 // produceError is the answer to the records of one transaction, nil where there was no error.

@@ -41,8 +41,22 @@ func Open(ctx context.Context, c Config) (*Writer, Committed, error) {
 	if err != nil {
 		return nil, Committed{}, err
 	}
+	if c.InputTopicID == ([16]byte{}) {
+		if c.InputTopicID, err = lookupTopicID(ctx, c); err != nil {
+			return nil, Committed{}, err
+		}
+	}
 	id := TransactionalID(c.Group, c.Progress.Topic, c.Progress.Partition)
 	return open(ctx, c, id, &cluster{c: c, id: id, base: context.WithoutCancel(ctx)})
+}
+
+func lookupTopicID(ctx context.Context, c Config) ([16]byte, error) {
+	cl, err := c.Kafka.Client()
+	if err != nil {
+		return [16]byte{}, err
+	}
+	defer cl.Close()
+	return wire.TopicID(ctx, cl, c.Input.Topic)
 }
 
 func open(ctx context.Context, c Config, id string, o opener) (*Writer, Committed, error) {

@@ -77,3 +77,12 @@ func fetchOffset(ctx context.Context, cl *kgo.Client, group string, m Member, p 
 	}
 	return GroupOffset{}, fmt.Errorf("fetch offset: the answer does not cover %s", p)
 }
+
+// TopicID returns the id of a topic. It returns stream.ErrTopic if there is no such topic.
+func TopicID(ctx context.Context, cl *kgo.Client, topic string) ([16]byte, error) {
+	f, err := topicShape(ctx, cl, topic)
+	if err == nil && !f.Exists {
+		err = topicError(topic, fmt.Errorf("%w: it does not exist", stream.ErrTopic))
+	}
+	return f.ID, err
+}
