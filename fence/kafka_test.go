@@ -363,3 +363,20 @@ func TestKafkaExpelledMemberIsRefusedWithoutATakeover(t *testing.T) {
 		})
 	}
 }
+
+// Under KIP-848 the group is asked in another way before an id is initialised again.
+func TestKafkaServerSideProtocol(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Start(t)
+	for name, check := range map[string]func(*testing.T, place){
+		"commits records and offset": checkCommits,
+		"producer fence":             checkProducerFence,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := at(t, broker, 1)
+			p.memberOpts = []kgo.Opt{kgo.ServerSideBalancer()}
+			check(t, p)
+		})
+	}
+}

@@ -173,7 +173,10 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 			return w.lose(b, fmt.Errorf("generation %d was refused while draining: %w", b.token.Generation, err))
 		}
 		if _, err := w.own.NextToken(ctx, b.token); err != nil {
-			return w.lose(b, err)
+			if errors.Is(err, stream.ErrOwnershipLost) {
+				return w.lose(b, err)
+			}
+			return stream.NewError("commit", err).At(w.c.Input, b.next.Next) // closed meanwhile
 		}
 		return nil
 	case classRecord:

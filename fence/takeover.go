@@ -99,6 +99,8 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 	defer cancel(nil)
 	stop := context.AfterFunc(goneContext{w.own.Gone()}, func() { cancel(w.own.Cause()) })
 	defer stop()
+	stopClosed := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
+	defer stopClosed()
 	for attempt := 0; ; attempt++ {
 		found, err := w.firstOnce(ctx)
 		if err == nil {
@@ -193,10 +195,13 @@ func (w *Writer) Retake(ctx context.Context) error {
 	}
 	defer func() { w.turn <- struct{}{} }()
 	w.mu.Lock()
-	commits, final := w.commits, w.final
+	commits, final, closed := w.commits, w.final, w.closed
 	w.mu.Unlock()
 	if final != nil {
 		return final
+	}
+	if closed {
+		return stream.NewError("take over", stream.ErrClosed).At(w.c.Input, -1)
 	}
 	if commits > 0 {
 		return stream.NewError("take over", fmt.Errorf("%w: the first commit has been made", stream.ErrConfig)).At(w.c.Input, -1)
