@@ -61,7 +61,7 @@ type Committed struct {
 // Refused tells that the broker refused a transaction.
 type Refused struct {
 	Partition Partition
-	Cause     string // "generation", "producer-epoch", "member", "record", "abortable"
+	Cause     string // "generation", "producer-epoch", "member", "instance", "record", "input", "abortable", "transient", "unknown" or "fatal"
 	Code      int16  // Kafka error code, 0 if there was none
 	Final     bool   // the ownership ends by it
 	Err       error
