@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-
 // patience bounds every wait for an event: it is far above what a healthy run takes, so that only a
 // hang meets it.
 const patience = 20 * time.Second

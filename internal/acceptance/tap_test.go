@@ -284,7 +284,7 @@ func short(c holdfast.Config[tally]) holdfast.Config[tally] {
 	return c
 }
 
-// awaitMembers waits until the group is accepted by is.
+// awaitGroup waits until the group is accepted by is.
 func awaitGroup(t *testing.T, c *kafkatest.Cluster, group, what string, is func(kadm.DescribedGroup) bool) {
 	t.Helper()
 	admin := kadm.NewClient(c.Client(t))
@@ -315,4 +315,24 @@ func awaitExpelled(t *testing.T, c *kafkatest.Cluster, group, clientID string) {
 		}
 		return g.State == "Stable" || g.State == "Empty"
 	})
+}
+
+// awaitNoTransaction waits until the markers of the last transaction under id are written.
+func awaitNoTransaction(t *testing.T, c *kafkatest.Cluster, id string) {
+	t.Helper()
+	admin := kadm.NewClient(c.Client(t))
+	limit := time.After(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ts, err := admin.DescribeTransactions(t.Context(), id)
+		if state := ts[id].State; err == nil && (state == "CompleteCommit" || state == "CompleteAbort") {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("the transaction under %s has not ended within %v: %v (%v)", id, patience, ts[id], err)
+		}
+	}
 }
