@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"slices"
 	"sync"
@@ -100,7 +101,7 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	if s.InstanceID != "" {
 		ours = append(ours, kgo.InstanceID(s.InstanceID))
 	}
-	cl, err := k.Client(append(opts, ours...)...)
+	cl, err := k.Client(append(slices.Clone(opts), ours...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,10 @@ func refuseReserved(opts []kgo.Opt) error {
 			refused = append(refused, fmt.Errorf("%w: %s", stream.ErrReservedOption, name))
 		}
 	}
-	given, err := kgo.NewClient(opts...)
+	offline := kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("this client only reads its own options")
+	})
+	given, err := kgo.NewClient(append(slices.Clip(opts), offline)...)
 	if len(refused) == 0 && err == nil {
 		defer given.Close()
 		if isSet(given.OptValue(kgo.AdjustFetchOffsetsFn)) {
@@ -283,6 +287,9 @@ func (g *Group) onRevoked(_ context.Context, _ *kgo.Client, removed map[string][
 	token := Token{MemberID: liveID, Generation: generation, InstanceID: g.session.instanceID}
 	stale := g.takeStale()
 	revoked := g.take(removed)
+	if !rule.On(g.ctx, rule.RevokeTeardown) {
+		revoked = nil // the callback returns while the ownerships go on
+	}
 	each(union(revoked, stale), func(o *Ownership) {
 		if !o.drain(token) {
 			g.released(o, true) // gone already: as lost

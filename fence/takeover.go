@@ -129,13 +129,13 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 
 func (w *Writer) firstOnce(ctx context.Context) (Committed, error) {
 	var off wire.GroupOffset
-	var found Committed
+	var tookOver bool
 	var err error
 	if rule.On(w.base, rule.Takeover) {
 		if w.producer, err = w.opener.open(ctx); err != nil {
 			return Committed{}, err
 		}
-		found.TookOver = !w.producer.fresh()
+		tookOver = !w.producer.fresh()
 		off, err = w.stableOffset(ctx)
 	} else {
 		off, err = w.opener.committed(ctx)
@@ -143,14 +143,22 @@ func (w *Writer) firstOnce(ctx context.Context) (Committed, error) {
 	if err != nil {
 		return Committed{}, err
 	}
+	return w.found(off, tookOver), nil
+}
+
+// found makes a fetched offset the base of what follows.
+func (w *Writer) found(off wire.GroupOffset, tookOver bool) Committed {
 	wit := parseWitness(off.Metadata)
 	w.known = known{next: off.Next, offset: wit, progress: wit}
 	if wit.nonce == w.own.nonce {
 		w.sequence = wit.sequence // a second writer under one ownership counts on
 	}
+	w.mu.Lock()
 	w.last = Offset{off.Next, off.LeaderEpoch}
-	found.Next, found.LeaderEpoch, found.Nonce, found.Sequence = off.Next, off.LeaderEpoch, wit.nonce, wit.sequence
-	return found, nil
+	w.mu.Unlock()
+	return Committed{
+		Next: off.Next, LeaderEpoch: off.LeaderEpoch, Nonce: wit.nonce, Sequence: wit.sequence, TookOver: tookOver,
+	}
 }
 
 // stableOffset fetches the committed offset and waits for open transactions for up to unstableFor.
@@ -178,6 +186,7 @@ func (w *Writer) Adopt(p Progress, at int64) {
 	<-w.turn
 	defer func() { w.turn <- struct{}{} }()
 	w.known.progress, w.known.from = witness{p.Nonce, p.Sequence}, at+1
+	w.c.Incarnation = max(w.c.Incarnation, p.Incarnation)
 	if p.Nonce == w.own.nonce {
 		w.sequence = max(w.sequence, p.Sequence)
 	}

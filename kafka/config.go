@@ -150,7 +150,8 @@ func (r *resolved) take(c Config, snap snapshot) []error {
 			errs = append(errs, fault("Config.TLS and kgo.DialTLSConfig (or DialTLS) are both set",
 				"remove the option from Opts; Config.TLS does the same"))
 		}
-		r.tls = t
+		// kgo allows no dialer beside it, and what it answers for one then is its own that does TLS.
+		r.tls, r.dial = t, nil
 	}
 	if s, ok := snap.one("SASL").([]sasl.Mechanism); ok && len(s) > 0 && c.SASL != nil {
 		errs = append(errs, fault("Config.SASL and kgo.SASL are both set",

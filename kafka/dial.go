@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -58,9 +59,10 @@ func (d dialer) handshake(ctx context.Context, conn net.Conn, host string) (net.
 	return secure, nil
 }
 
-// withClose closes conn and returns err with the error of the close, if there was one, added.
+// withClose closes conn and returns err with the error of the close, if there was one, added. A
+// handshake that ran out of time has closed the connection already.
 func withClose(conn net.Conn, err error) error {
-	if cerr := conn.Close(); cerr != nil {
+	if cerr := conn.Close(); cerr != nil && !errors.Is(cerr, net.ErrClosed) {
 		return fmt.Errorf("%w (closing the connection: %v)", err, cerr)
 	}
 	return err

@@ -186,7 +186,7 @@ func (r *restore) stallError(position int64, since time.Duration, d diagnosis) e
 		cause = errors.Join(stream.ErrRestoreStalled, stream.ErrTruncated)
 	}
 	e := stream.NewError("restore", &stallCause{is: cause, text: fmt.Sprintf(
-		"restore stalled: no progress for %s at offset %d of %d; %s", since.Round(time.Second), position, r.target, d.cause)})
+		"stalled, no progress for %s at offset %d of %d: %s", since.Round(time.Second), position, r.target, d.cause)})
 	e.TransactionalID = r.TransactionalID
 	return e.At(r.at, position).Hinted("%s", d.hint)
 }
@@ -303,7 +303,7 @@ func forgotten(h wire.Holder) bool {
 	case "":
 		return false
 	}
-	return h.CurrentEpoch > h.ProducerEpoch+1 // an epoch is raised by one to abort the open transaction
+	return int(h.CurrentEpoch) > int(h.ProducerEpoch)+1 // an epoch is raised by one to abort the open transaction
 }
 
 func overdue(h wire.Holder) bool {
@@ -311,14 +311,16 @@ func overdue(h wire.Holder) bool {
 }
 
 func (r *restore) holderHint(h wire.Holder) string {
-	abort := "To abort it, which Holdfast never does with a transaction of others: " + r.source.AbortCommand(h)
+	abort := "To abort it, which Holdfast never does by itself: " + r.source.AbortCommand(h)
 	switch {
+	case h.TransactionalID != "" && h.TransactionalID == r.TransactionalID && !forgotten(h):
+		return "another process works under this group and snapshot topic, and is not stopped by a takeover: find and stop it, then restart. " + abort
 	case forgotten(h):
 		return "no producer will end it. " + abort
 	case overdue(h):
 		return "check that the brokers that lead __transaction_state are up. " + abort
 	case !h.Started.IsZero():
-		return fmt.Sprintf("either wait: its coordinator aborts it by %s at the latest, and a restart after that succeeds; or stop the "+
+		return fmt.Sprintf("wait, its coordinator aborts it by %s at the latest and a restart after that succeeds; or stop the "+
 			"process that uses this transactional id. %s", h.Started.Add(h.Timeout+abortScan).UTC().Format(time.RFC3339), abort)
 	}
 	return "stop the producer that writes to this topic, wait for its transaction timeout, and restart. " + abort

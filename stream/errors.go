@@ -71,6 +71,9 @@ var (
 	ErrNoKey = errors.New("record has no key")
 	// ErrUndeclaredOutput: a fold emitted to a topic that Outputs does not list.
 	ErrUndeclaredOutput = errors.New("output topic is not declared")
+	// ErrEncode: the codec failed on a state or panicked. The message has its error, the Key field the
+	// key. Mend the codec, or the fold that built the state.
+	ErrEncode = errors.New("state cannot be encoded")
 	// ErrOutput: an output could not be written. The message names the input record it came from.
 	ErrOutput = errors.New("output refused")
 	// ErrFold: the fold returned an error or panicked, and the policy was to stop.

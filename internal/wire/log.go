@@ -49,14 +49,21 @@ type leader struct {
 
 var errUnknownPartition = errors.New("the topic has no such partition")
 
-// lookup asks the cluster who leads the partition. Errors of the Kafka protocol come back as they
-// are; another topic id than the Log's is kerr.InconsistentTopicID.
-func (l Log) lookup(ctx context.Context) (leader, error) {
+// lookup finds out who leads the partition: from the client's cache, which many Logs of one topic
+// share, or freshly from the cluster. Errors of the Kafka protocol come back as they are; another
+// topic id than the Log's is kerr.InconsistentTopicID.
+func (l Log) lookup(ctx context.Context, fresh bool) (leader, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	rt := kmsg.NewMetadataRequestTopic()
 	rt.Topic = kmsg.StringPtr(l.Topic)
 	req.Topics = append(req.Topics, rt)
-	resp, err := req.RequestWith(ctx, l.Client)
+	var resp *kmsg.MetadataResponse
+	var err error
+	if fresh {
+		resp, err = req.RequestWith(ctx, l.Client)
+	} else {
+		resp, err = l.Client.RequestCachedMetadata(ctx, req, 0)
+	}
 	if err != nil {
 		return leader{}, err
 	}
@@ -89,10 +96,11 @@ func (l Log) lookup(ctx context.Context) (leader, error) {
 // it is looked up again after each failure, because most failures that pass mean that it moved.
 func (l Log) retry(ctx context.Context, op string, known *leader, onRetry func(error), attempt func(leader) error) error {
 	var gone int
+	fresh := false // the first lookup may come from the cache; a failure shows that it may be stale
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		var err error
 		if known.broker < 0 {
-			*known, err = l.lookup(ctx)
+			*known, err = l.lookup(ctx, fresh)
 			if err != nil {
 				known.broker = -1
 			}
@@ -103,7 +111,7 @@ func (l Log) retry(ctx context.Context, op string, known *leader, onRetry func(e
 		if err == nil {
 			return nil
 		}
-		known.broker = -1
+		known.broker, fresh = -1, true
 		if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, errUnknownPartition) {
 			gone++
 		} else {
@@ -112,16 +120,22 @@ func (l Log) retry(ctx context.Context, op string, known *leader, onRetry func(e
 		if gone >= gonePatience || fatal(err) {
 			return l.named(op, err)
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if onRetry != nil {
+		if ctx.Err() == nil && onRetry != nil {
 			onRetry(err)
 		}
-		if !sleep(ctx, pause) {
-			return context.Cause(ctx)
+		if ctx.Err() != nil || !sleep(ctx, pause) {
+			return gaveUp(ctx, err)
 		}
 	}
+}
+
+// gaveUp says why the retries ended, and what the last attempt met where that tells more.
+func gaveUp(ctx context.Context, last error) error {
+	cause := context.Cause(ctx)
+	if errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded) {
+		return cause
+	}
+	return fmt.Errorf("%w; the last attempt met: %w", cause, last)
 }
 
 // sleep waits for d and reports whether it did; false means that ctx ended first.

@@ -1,0 +1,206 @@
+package holdfast
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-go/holdfast/codec"
+	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Guarantee is what a flow promises about its state in the face of other owners and crashes.
+type Guarantee int
+
+const (
+	// FencedState writes snapshots and offsets in one transaction that a stale owner cannot commit.
+	// The state of a key is the result of the input up to its applied offset, each record once.
+	// Outputs are at-least-once: they are acknowledged before the snapshot that covers them.
+	FencedState Guarantee = iota
+	// Unfenced writes snapshots with an idempotent producer and commits offsets through the
+	// consumer. It needs no transactions, and a stale owner can overwrite newer state with older:
+	// use it where that is acceptable, never to save effort.
+	Unfenced
+)
+
+// String returns the name of the guarantee.
+func (g Guarantee) String() string {
+	switch g {
+	case FencedState:
+		return "FencedState"
+	case Unfenced:
+		return "Unfenced"
+	}
+	return "Guarantee(?)"
+}
+
+// Config describes a flow. The zero value of a field means its default; fields without a default
+// are marked required. New copies it.
+type Config[S any] struct {
+	// Kafka is the connection. Required: at least one broker.
+	Kafka kafka.Config
+	// Group is the consumer group. Required. It also names the snapshot topic and the transactional
+	// ids: renaming it makes a new application with no state.
+	Group string
+	// Inputs names the input topic. Required: exactly one.
+	Inputs []string
+	// Snapshots describes the compacted topic that holds the states.
+	Snapshots Snapshots
+	// Codec turns a state into bytes and back. Required. It is called from several goroutines, one a
+	// partition.
+	Codec codec.Codec[S]
+	// Fold applies one record to the state of its key. Required. Calls are serial in a partition,
+	// in offset order, and side by side over partitions; ctx ends when the partition is no longer
+	// owned. The record's bytes may be kept. If it fails or panics nothing of the call remains, and
+	// OnError decides. Chain makes one fold of several.
+	Fold func(ctx context.Context, k *Key[S], r stream.Record) error
+	// Route gives the key that a record belongs to. nil: the record's key; a record without one goes
+	// to OnError with ErrNoKey. It must be a pure function of the record: ok false skips the record,
+	// its offset advances. The state of a routed key stays in the partition of the input record.
+	Route func(r stream.Record) (key []byte, ok bool)
+	// FoldVersion names the present meaning of Route and Fold. Change it when a change of them
+	// changes what the state of a past record would be; a flow whose state was folded under another
+	// version then stops with ErrFoldVersion unless Start says otherwise.
+	FoldVersion string
+	// Outputs lists the only topics that Key.Emit may name. Each is checked at start.
+	Outputs []string
+	// Guarantee is FencedState unless set.
+	Guarantee Guarantee
+	// OnError decides about a record whose step failed. nil: stream.Stop. It is called from the
+	// partition's goroutine and may block; ctx ends with the ownership.
+	OnError func(ctx context.Context, e *stream.RecordError) stream.Action
+	// Clone returns a deep copy of a state. It is wanted where S holds references (maps, slices,
+	// pointers): without it a failed step makes the partition drop its memory and restore, since the
+	// fold may have changed what it was given.
+	Clone func(S) S
+	// Member sets the timings of the group membership.
+	Member Member
+	// Start says what to do where there is no committed offset, or where it does not agree with the
+	// snapshots.
+	Start Start
+	// Restore bounds the restore.
+	Restore Restore
+	// Commit sets when and how much is committed.
+	Commit Commit
+	// Logger receives log lines. nil: none.
+	Logger *slog.Logger
+	// Hooks are called as things happen; module prom returns one for Prometheus.
+	Hooks []Hooks
+}
+
+// Snapshots describes the snapshot topic. It belongs to one flow alone and has as many partitions
+// as the input topic.
+type Snapshots struct {
+	// Topic is its name. "": the group's name with "-snapshots" appended.
+	Topic string
+	// Create makes the topic at start if it is missing. nil: a missing topic refuses the start.
+	Create *TopicConfig
+}
+
+// TopicConfig says how a topic is created.
+type TopicConfig struct {
+	// Replicas is the replication factor. 0: the broker's default. Use 3 in production.
+	Replicas int16
+	// Configs are topic configurations, by their Kafka names. cleanup.policy is set by Holdfast.
+	Configs map[string]string
+}
+
+// Member sets the timings of the group membership (classic protocol, cooperative-sticky).
+type Member struct {
+	// InstanceID makes the member static (KIP-345). "": dynamic.
+	InstanceID string
+	// SessionTimeout is how long the group waits for a silent member. Default 10 s.
+	SessionTimeout time.Duration
+	// RebalanceTimeout is how long the group waits for a member to give partitions up. Default 60 s.
+	RebalanceTimeout time.Duration
+	// HeartbeatInterval is the time between heartbeats. Default 3 s, at most a third of the session.
+	HeartbeatInterval time.Duration
+	// TransactionTimeout is how long the broker lets a transaction stay open. Default 30 s, at most
+	// 30 s.
+	TransactionTimeout time.Duration
+	// QueueRecords is how many fetched records may wait for one partition's fold before fetching
+	// pauses for it. Default 2000.
+	QueueRecords int
+}
+
+// Position is where a new flow begins.
+type Position int
+
+const (
+	// Earliest begins at the first record that the input still has.
+	Earliest Position = iota
+	// Latest begins after the last record at the time of the first assignment.
+	Latest
+	// AtTime begins at the first record that is not older than Start.Time.
+	AtTime
+)
+
+// Disagreement is what to do where committed offset and snapshots do not agree.
+type Disagreement int
+
+const (
+	// StopAndAsk refuses to start the partition, with an error that says what was found.
+	StopAndAsk Disagreement = iota
+	// ResumeAtProgress begins at the offset that the snapshots were written for, where the committed
+	// offset is missing (it expired, or the group was deleted).
+	ResumeAtProgress
+	// AdoptEmpty begins at the committed offset with empty states, where there are no snapshots.
+	AdoptEmpty
+	// Rebuild drops all states and folds the input again from its beginning, under the next
+	// incarnation.
+	Rebuild
+)
+
+// Start is the start policy (docs/concepts.md has the table).
+type Start struct {
+	// New is where a flow with neither offset nor snapshots begins. It is resolved once and
+	// committed before the first fold.
+	New Position
+	// Time is for AtTime.
+	Time time.Time
+	// Disagreement is what to do where offset and snapshots disagree.
+	Disagreement Disagreement
+}
+
+// Restore bounds the restore of a partition.
+type Restore struct {
+	// StallTimeout is how long a restore may make no progress before it fails with
+	// ErrRestoreStalled and a diagnosis. Default 3 min.
+	StallTimeout time.Duration
+}
+
+// OnPersistError is what happens when a state cannot be written (it is too large, or its codec
+// fails).
+type OnPersistError int
+
+const (
+	// StopOnPersistError stops the partition with an error that names the key.
+	StopOnPersistError OnPersistError = iota
+	// KeepDirty keeps the key in memory and tries again with its next change or persist interval.
+	// Other keys go on; the committed offset stays behind the key's oldest unwritten record.
+	KeepDirty
+)
+
+// Commit sets when and how much is committed.
+type Commit struct {
+	// Persist is how long a changed state may wait for its snapshot. Default 30 s.
+	Persist time.Duration
+	// PersistCooldown is the least time between two snapshots of a key that Key.Persist asked for;
+	// requests within it are dropped. Default 1 s.
+	PersistCooldown time.Duration
+	// Interval is the time between commits of the offset alone. Default 5 s.
+	Interval time.Duration
+	// MaxWrites is the most snapshots in one transaction. Default 256.
+	MaxWrites int
+	// MaxBytes is the most bytes in one transaction. Default 4 MiB.
+	MaxBytes int64
+	// RevokeBudget is how long a revoke may take to commit what was folded. Default: half the
+	// rebalance timeout, and never more than it less the heartbeat interval and 2 s.
+	RevokeBudget time.Duration
+	// OnPersistError is StopOnPersistError unless set.
+	OnPersistError OnPersistError
+}
+
+// Hooks is a set of functions that a flow calls as things happen.
+type Hooks = stream.Hooks

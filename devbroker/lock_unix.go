@@ -1,0 +1,26 @@
+//go:build unix && !solaris && !aix
+
+package devbroker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// lock takes an exclusive lock on path. The kernel gives it back when the process ends, however it
+// ends, so that a broker that was killed does not keep its successor out.
+func lock(path string) (unlock func() error, err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = fmt.Errorf("another broker uses it: %w", err)
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	return f.Close, nil
+}

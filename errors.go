@@ -1,0 +1,32 @@
+package holdfast
+
+import "github.com/holdfast-go/holdfast/stream"
+
+// Error says what happened, where, and what to do next.
+type Error = stream.Error
+
+// The conditions that a flow reports, wrapped in an *Error. Match with errors.Is. Package stream
+// says of each what to do.
+var (
+	ErrConfig           = stream.ErrConfig
+	ErrReservedOption   = stream.ErrReservedOption
+	ErrTopic            = stream.ErrTopic
+	ErrUnreachable      = stream.ErrUnreachable
+	ErrNotAuthenticated = stream.ErrNotAuthenticated
+	ErrNotAuthorized    = stream.ErrNotAuthorized
+	ErrBrokerTooOld     = stream.ErrBrokerTooOld
+	ErrOwnershipLost    = stream.ErrOwnershipLost
+	ErrIDTaken          = stream.ErrIDTaken
+	ErrOutcomeUnknown   = stream.ErrOutcomeUnknown
+	ErrTooLarge         = stream.ErrTooLarge
+	ErrRestoreStalled   = stream.ErrRestoreStalled
+	ErrTruncated        = stream.ErrTruncated
+	ErrOffsetMismatch   = stream.ErrOffsetMismatch
+	ErrInputChanged     = stream.ErrInputChanged
+	ErrFoldVersion      = stream.ErrFoldVersion
+	ErrCorruptSnapshot  = stream.ErrCorruptSnapshot
+	ErrNoKey            = stream.ErrNoKey
+	ErrUndeclaredOutput = stream.ErrUndeclaredOutput
+	ErrOutput           = stream.ErrOutput
+	ErrFold             = stream.ErrFold
+)

@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Batch is what goes into one transaction: encoded bytes, never live state, so that it can be sent
+// again unchanged. It must not be changed.
+type Batch struct {
+	Next        int64 // the offset to commit
+	LeaderEpoch int32 // leader epoch of the record before Next, -1 if unknown
+	Writes      []Write
+	Bytes       int64 // of all writes, with their overhead
+	Full        bool  // more was due than had room: close another batch as soon as this one is done
+
+	closedBefore int64 // when the batch before this one was closed, in case this one is aborted
+}
+
+// Write is one snapshot record.
+type Write struct {
+	Key       []byte
+	Value     []byte // nil for a tombstone only
+	Applied   int64
+	Steps     uint64
+	Deleted   bool // the key was deleted at Applied
+	NoState   bool // the key exists but has no state
+	Tombstone bool // the key is gone
+}
+
+// flown is what the engine keeps about a write in flight, to put its key back if it is aborted.
+type flown[S any] struct {
+	entry     *entry[S]
+	from      *queue[S]
+	rank, tie int64
+}
+
+// Due returns when Close will have something to do. ok is false if there is nothing to wait for:
+// nothing is dirty and the offset has not moved, or a batch is in flight.
+func (e *Engine[S]) Due() (at time.Time, ok bool) {
+	if e.batch != nil || !e.started {
+		return time.Time{}, false
+	}
+	rank, ok := e.commitAt()
+	if x := e.due.top(); x != nil && (!ok || x.rank < rank) {
+		rank, ok = x.rank, true
+	}
+	if !ok {
+		return time.Time{}, false
+	}
+	return e.base.Add(time.Duration(rank)), true
+}
+
+// commitAt returns when a batch is to be closed though no key is due.
+func (e *Engine[S]) commitAt() (at int64, ok bool) {
+	next, _ := e.committable()
+	return e.closedAt + int64(e.cfg.CommitInterval), next > e.committed || len(e.ready.items) > 0
+}
+
+// committable returns the least hold that the batch in flight does not clear, else the next offset
+// to fold, with the leader epoch of the record before it.
+func (e *Engine[S]) committable() (offset int64, epoch int32) {
+	if h := e.holds.least(); h != nil && !e.cfg.NoHolds {
+		return h.offset, h.epochBefore
+	}
+	return e.next, e.epoch
+}
+
+// Close builds a batch of the keys that are due, oldest first, and of tombstones as far as there is
+// room. It returns nil if there is nothing to commit. drain makes every dirty key due. No batch may
+// be in flight. After an error nothing has changed: the error names a key whose snapshot cannot be
+// written (stream.ErrTooLarge, stream.ErrEncode), and the partition must stop.
+func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
+	if !e.started || e.batch != nil {
+		violated(OneBatch, "Close before Start or with a batch in flight")
+	}
+	ns := e.at(now)
+	if !e.wanted(ns, drain) {
+		return nil, nil
+	}
+	b := &Batch{closedBefore: e.closedAt}
+	if err := e.fill(b, ns, drain); err != nil {
+		return nil, err
+	}
+	e.depart()
+	b.Next, b.LeaderEpoch = e.committable()
+	if b.Next < e.committed {
+		violated(CommittedRises, "batch at %d, committed %d", b.Next, e.committed)
+	}
+	if len(b.Writes) == 0 && b.Next == e.committed {
+		return nil, nil
+	}
+	e.batch, e.closedAt = b, ns
+	return b, nil
+}
+
+// Kept returns, and forgets, why keys could not be written that stay dirty for it (KeepDirty): one
+// error for each try since the last call, with the key. Call it after Close and after Refused.
+func (e *Engine[S]) Kept() []error {
+	kept := e.kept
+	e.kept = nil
+	return kept
+}
+
+// wanted reports whether there is reason for a batch. Tombstones alone are none for a drain, which
+// has little time: the next owner writes them.
+func (e *Engine[S]) wanted(now int64, drain bool) bool {
+	if top := e.due.top(); top != nil && (drain || top.rank <= now) {
+		return true
+	}
+	if next, _ := e.committable(); drain && next > e.committed {
+		return true
+	}
+	at, ok := e.commitAt()
+	return ok && at <= now
+}
+
+// fill encodes what goes into b and takes it out of the queues. If it fails it puts all back.
+func (e *Engine[S]) fill(b *Batch, now int64, drain bool) error {
+	due := func(x *entry[S]) bool { return x.rank <= now || drain && x.in == &e.due }
+	var later []*entry[S]
+	e.flying = e.flying[:0]
+	for {
+		x := e.pick(now, drain)
+		if x == nil {
+			break
+		}
+		if e.cfg.MaxWrites > 0 && len(b.Writes) == e.cfg.MaxWrites {
+			b.Full = due(x)
+			break
+		}
+		w, err := e.encode(x)
+		if err != nil && !e.cfg.KeepDirty {
+			for _, f := range e.flying {
+				f.from.push(f.entry, f.rank, f.tie)
+			}
+			e.flying = e.flying[:0]
+			return err
+		}
+		if err != nil {
+			e.kept = append(e.kept, err)
+			x.in.remove(x)
+			later = append(later, x)
+			continue
+		}
+		size := int64(recordBytes(w))
+		if e.cfg.MaxBytes > 0 && len(b.Writes) > 0 && b.Bytes+size > e.cfg.MaxBytes {
+			b.Full = due(x)
+			break
+		}
+		b.Bytes += size
+		b.Writes = append(b.Writes, w)
+		e.flying = append(e.flying, flown[S]{entry: x, from: x.in, rank: x.rank, tie: x.tie})
+		x.in.remove(x)
+	}
+	e.requeue(later, now)
+	return nil
+}
+
+// pick returns the key that goes into the batch next: the one that was due first, whether it waits
+// for its snapshot or for its tombstone. Tombstones that are not due ride along after all due keys;
+// in a drain all do.
+func (e *Engine[S]) pick(now int64, drain bool) *entry[S] {
+	due, ready := e.due.top(), e.ready.top()
+	switch {
+	case due == nil || (!drain && due.rank > now):
+		return ready
+	case ready == nil || drain || due.rank <= ready.rank:
+		return due
+	}
+	return ready
+}
+
+// requeue puts keys that could not be written back among the dirty ones, with a back-off.
+func (e *Engine[S]) requeue(xs []*entry[S], now int64) {
+	for _, x := range xs {
+		e.due.push(x, now+int64(x.backoff()), x.applied)
+	}
+}
+
+// backoff returns the pause before the next try, and makes the one after it longer.
+func (x *entry[S]) backoff() time.Duration {
+	d := min(backoffMin<<min(x.refused, 6), backoffMax)
+	x.refused = min(x.refused+1, 7)
+	return d
+}
+
+func recordBytes(w Write) int { return len(w.Key) + len(w.Value) + RecordOverheadBytes }
+
+// encode turns the state of x into a write. The bytes of one batch share memory with nothing else.
+func (e *Engine[S]) encode(x *entry[S]) (Write, error) {
+	w := Write{Applied: x.applied, Steps: x.steps}
+	w.Key = e.room(len(x.key))
+	copy(w.Key, x.key)
+	switch {
+	case x.in == &e.ready:
+		if !x.deleted || x.flying || x.fresh != nil || x.persisted != x.applied || x.applied >= e.committed {
+			violated(TombstoneClean, "tombstone for a key at %d, persisted %d, committed %d", x.applied, x.persisted, e.committed)
+		}
+		w.Tombstone = true
+	case x.deleted && e.cfg.NoTwoWriteDelete:
+		w.Tombstone = true
+	case x.deleted, !x.has:
+		w.Deleted, w.NoState, w.Value = x.deleted, !x.deleted, []byte{}
+	default:
+		var err error
+		if w.Value, err = e.encodeState(x.state); err != nil {
+			return w, e.unwritable(x, fmt.Errorf("%w: %w", stream.ErrEncode, err),
+				"mend the codec, or the fold that built the state")
+		}
+	}
+	if w.Applied < x.persisted {
+		violated(AppliedRises, "write at %d, persisted %d", w.Applied, x.persisted)
+	}
+	if size, limit := recordBytes(w), e.cfg.MaxRecordBytes; limit > 0 && size > limit {
+		return w, e.unwritable(x, fmt.Errorf("%w: %d bytes with overhead, the limit is %d", stream.ErrTooLarge, size, limit),
+			"make the state smaller, or raise max.message.bytes of the snapshot topic")
+	}
+	return w, nil
+}
+
+func (e *Engine[S]) unwritable(x *entry[S], err error, hint string) error {
+	out := stream.NewError("persist", err).At(e.cfg.Partition, x.applied)
+	out.Key = []byte(x.key)
+	return out.Hinted("%s", hint)
+}
+
+// arenaBytes is the size of the pieces that small snapshots are encoded into.
+const arenaBytes = 32 << 10
+
+// room returns n bytes that nothing else uses.
+func (e *Engine[S]) room(n int) []byte {
+	if cap(e.arena)-len(e.arena) < n {
+		e.arena = make([]byte, 0, max(arenaBytes, n))
+	}
+	used := len(e.arena)
+	e.arena = e.arena[:used+n]
+	return e.arena[used : used+n : used+n]
+}
+
+// encodeState lets the codec append to spare room. A result that did not fit, or that the codec
+// made elsewhere, is taken as it is.
+func (e *Engine[S]) encodeState(s S) (out []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v)
+		}
+	}()
+	used := len(e.arena)
+	spare := e.arena[used:used:cap(e.arena)]
+	out, err = e.cfg.Encode(spare, s)
+	if err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return []byte{}, nil // not nil: that would be a tombstone
+	}
+	if cap(spare) > 0 && &out[0] == &spare[:1][0] {
+		e.arena = e.arena[:used+len(out)]
+	}
+	return out[:len(out):len(out)], nil
+}
+
+// depart marks the keys of the batch as in flight.
+func (e *Engine[S]) depart() {
+	for _, f := range e.flying {
+		x := f.entry
+		x.flying = true
+		if x.flight, x.fresh = x.fresh, nil; x.flight != nil {
+			x.flight.cleared = true
+		}
+	}
+}

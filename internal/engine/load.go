@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Snapshot is one record of the snapshot topic as restore reads it. The engine keeps neither Key
+// nor Value.
+type Snapshot struct {
+	Key, Value  []byte
+	Applied     int64  // last input offset folded into the key
+	Steps       uint64 // steps folded into the key
+	Incarnation uint32 // raised by each rebuild; lower ones are ignored
+	Deleted     bool   // the key was deleted at Applied
+	NoState     bool   // the key exists but has no state
+	Tombstone   bool   // the key is gone
+}
+
+// Load takes one snapshot in during restore. Snapshots come in log order: a later one replaces an
+// earlier one of the same key. The error wraps stream.ErrCorruptSnapshot and has the key; the
+// caller adds where the record was read.
+func (e *Engine[S]) Load(s Snapshot) error {
+	if e.started {
+		violated(StartOnce, "Load after Start")
+	}
+	x := e.keys[string(s.Key)]
+	if s.Tombstone {
+		if x != nil {
+			e.forget(x)
+		}
+		return nil
+	}
+	if s.Incarnation < e.incarnation {
+		return nil
+	}
+	e.incarnation = s.Incarnation
+	var state S
+	has := !s.Deleted && !s.NoState
+	if has {
+		var err error
+		if state, err = e.decode(s.Value); err != nil {
+			err := stream.NewError("restore", fmt.Errorf("%w: %w", stream.ErrCorruptSnapshot, err))
+			err.Key = append([]byte{}, s.Key...)
+			return err.Hinted("check that the codec can read what earlier versions of the program wrote")
+		}
+	}
+	if x == nil {
+		x = e.create(string(s.Key))
+	}
+	if x.in != nil {
+		x.in.remove(x)
+	}
+	x.state, x.has, x.inc = state, has, s.Incarnation
+	x.applied, x.persisted, x.steps = s.Applied, s.Applied, s.Steps
+	e.bury(x, s.Deleted)
+	e.resize(x, len(s.Key)+len(s.Value))
+	if s.Deleted {
+		e.graves.push(x, s.Applied, 0)
+	}
+	return nil
+}
+
+func (e *Engine[S]) decode(src []byte) (s S, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v)
+		}
+	}()
+	return e.cfg.Decode(src)
+}
+
+// RaiseIncarnation tells that snapshots of lower incarnations do not count, as the progress record
+// has it. It may be called at any time before Start. Load raises it too, by the snapshots it sees.
+func (e *Engine[S]) RaiseIncarnation(n uint32) {
+	if e.started {
+		violated(StartOnce, "RaiseIncarnation after Start")
+	}
+	e.incarnation = max(e.incarnation, n)
+}
+
+// Start ends the restore. next is the first offset to fold; what comes below it is dropped.
+// committed is the known committed offset, -1 if there is none. skip has the offsets that the error
+// policy skipped in an earlier ownership of this process: a replay must not fold them. The engine
+// reads skip and does not change it.
+func (e *Engine[S]) Start(now time.Time, next, committed int64, skip map[int64]bool) {
+	if e.started {
+		violated(StartOnce, "Start was called before")
+	}
+	if next < committed {
+		violated(CommittedRises, "start at %d is below the committed offset %d", next, committed)
+	}
+	for _, x := range e.keys {
+		if x.inc < e.incarnation {
+			e.forget(x)
+		}
+	}
+	e.started, e.base, e.skip = true, now, skip
+	e.next, e.first, e.committed = next, next, committed
+	e.exhume(0)
+}

@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"errors"
+	"flag"
+	"testing"
+)
+
+var seeds = flag.Int("seeds", 400, "runs of the random test")
+
+// TestRandomAgainstModel lets random things happen to an engine (steps that fail, aborts, refusals,
+// crashes at any point, compaction) and compares with a model that scans the whole input each time.
+// To run one seed again: change from to it and -seeds to 1.
+func TestRandomAgainstModel(t *testing.T) {
+	t.Parallel()
+	const from = 0
+	for seed := uint64(from); seed < uint64(from+*seeds); seed++ {
+		if err := newWorld(seed, func(*Config[int64]) {}).run(400); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestRulesMatter switches one rule off at a time and expects the random test to find what the rule
+// prevents. It is the control of TestRandomAgainstModel: a test that finds nothing here is blind.
+func TestRulesMatter(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rule string
+		off  func(*Config[int64])
+		want string
+	}{
+		{"applied-skip", func(c *Config[int64]) { c.NoAppliedSkip = true }, "durable"},
+		{"holds", func(c *Config[int64]) { c.NoHolds = true }, "durable"},
+		{"two-write-delete", func(c *Config[int64]) { c.NoTwoWriteDelete = true }, "durable"},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(200) {
+				err := newWorld(seed, c.off).run(400)
+				var v violation
+				if errors.As(err, &v) && v.name == c.want {
+					t.Logf("seed %d: %v", seed, err)
+					return
+				}
+				if err != nil && !errors.As(err, &v) {
+					t.Fatalf("seed %d: got %v, want a violation of %q", seed, err, c.want)
+				}
+			}
+			t.Error("no run found anything")
+		})
+	}
+}

@@ -1,0 +1,151 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/snapshot"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// store persists what a worker has folded: a fence.Writer, or the unfenced store.
+type store interface {
+	// TransactionalID is the id that the store writes under; "" if it uses none.
+	TransactionalID() string
+	// Adopt tells the newest progress record that the restore found, and its offset.
+	Adopt(p fence.Progress, at int64)
+	// Commit writes records and the input offset. A *fence.Refusal names a record that the
+	// broker refuses; nothing was committed then.
+	Commit(ctx context.Context, next fence.Offset, rs ...stream.Message) error
+	// Rebuild commits the offset, which may lie below the committed one, under an incarnation.
+	Rebuild(ctx context.Context, incarnation uint32, next fence.Offset) error
+	// Refetch reads the stable committed offset again.
+	Refetch(ctx context.Context) (fence.Committed, error)
+	// Retake takes the transactional id over again.
+	Retake(ctx context.Context) error
+	Close(ctx context.Context) error
+}
+
+// commitIfDue closes a batch and starts its commit, if there is one to close and none under way.
+func (w *worker) commitIfDue(now time.Time) error {
+	if w.inflight != nil {
+		return nil
+	}
+	due, ok := w.engine.Due()
+	if !ok || due.After(now) {
+		return nil
+	}
+	b, err := w.engine.Close(now, false)
+	w.tellKept()
+	if err != nil {
+		return &stopError{err}
+	}
+	w.start(b)
+	return nil
+}
+
+// tellKept tells of each key that could not be written and is kept in memory for it: the committed
+// offset stays behind it, and only a person can make the state smaller or mend the codec.
+func (w *worker) tellKept() {
+	for _, err := range w.engine.Kept() {
+		w.log.Warn("key could not be written and stays in memory", "error", err)
+		call(w.m.hooks, func(h stream.Hooks) func(stream.Refused) { return h.Refused },
+			stream.Refused{Partition: w.own.Partition(), Cause: "record", Err: err})
+	}
+}
+
+// start commits a batch on a goroutine of its own; the worker folds on meanwhile and takes the
+// outcome from w.outcome.
+func (w *worker) start(b *engine.Batch) {
+	if b == nil {
+		return
+	}
+	w.inflight = b
+	go func() { w.outcome <- w.commit(b) }()
+}
+
+func (w *worker) commit(b *engine.Batch) error {
+	if rule.On(w.ctx, rule.OutputsFirst) {
+		if err := w.outputs.acked(w.ctx); err != nil {
+			return err
+		}
+	}
+	messages := make([]stream.Message, len(b.Writes))
+	for i, write := range b.Writes {
+		m, err := snapshot.Encode(toSnapshot(write, w.incarnation))
+		if err != nil {
+			return err
+		}
+		messages[i] = m
+	}
+	return w.store.Commit(w.ctx, fence.Offset{Next: b.Next, LeaderEpoch: b.LeaderEpoch}, messages...)
+}
+
+// settle takes the outcome of the batch under way.
+func (w *worker) settle(err error) error {
+	b := w.inflight
+	w.inflight = nil
+	w.doubt.Store(false)
+	now := time.Now()
+	refused := (*fence.Refusal)(nil)
+	switch {
+	case err == nil:
+		w.engine.Committed(now, b)
+		w.m.committedOnce(w.own.Partition())
+		return nil
+	case errors.As(err, &refused):
+		rest, err := w.engine.Refused(now, b, refused.Index, err)
+		w.tellKept()
+		if err != nil {
+			return &stopError{err}
+		}
+		w.start(rest)
+		return nil
+	}
+	return err
+}
+
+// flush commits everything that was folded: at a revoke, or before the partition stops.
+func (w *worker) flush() error {
+	for {
+		if w.inflight != nil {
+			select {
+			case err := <-w.outcome:
+				if err := w.settle(err); err != nil {
+					return err
+				}
+			case <-w.own.Gone():
+				return w.own.Cause()
+			}
+			continue
+		}
+		b, err := w.engine.Close(time.Now(), true)
+		w.tellKept()
+		if err != nil {
+			return err
+		}
+		if b == nil {
+			w.flushed.Store(w.engine.Stats().Holds == 0) // a key that cannot be written keeps its hold
+			return nil
+		}
+		w.start(b)
+	}
+}
+
+func toSnapshot(write engine.Write, incarnation uint32) snapshot.Record {
+	r := snapshot.Record{Key: write.Key, Value: write.Value}
+	r.Applied, r.Steps, r.Incarnation = []int64{write.Applied}, write.Steps, uint64(incarnation)
+	switch {
+	case write.Tombstone:
+		r.Kind, r.Value = snapshot.Tombstone, nil
+	case write.Deleted:
+		r.Kind = snapshot.Deleted
+	case write.NoState:
+		r.Kind = snapshot.NoState
+	}
+	return r
+}

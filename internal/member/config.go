@@ -1,0 +1,77 @@
+// Package member is one member of a flow's consumer group: it polls, hands each partition's records
+// to the partition's worker, and takes ownerships from fence.Group.
+//
+// Goroutines: Run polls, on its caller's goroutine. Each ownership has one worker, started when it
+// is granted; a worker starts one more for each commit and waits for it. Run waits for all workers.
+package member
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Engine is one partition's state machine; *engine.Engine[S] is the only implementation. Only the
+// partition's worker calls it.
+type Engine interface {
+	Load(engine.Snapshot) error
+	RaiseIncarnation(n uint32)
+	Start(now time.Time, next, committed int64, skip map[int64]bool)
+	Step(ctx context.Context, now time.Time, r stream.Record) engine.Result
+	Skip(r stream.Record)
+	Due() (time.Time, bool)
+	Close(now time.Time, drain bool) (*engine.Batch, error)
+	Committed(now time.Time, b *engine.Batch)
+	Refused(now time.Time, b *engine.Batch, i int, err error) (*engine.Batch, error)
+	Kept() []error
+	Stats() engine.Stats
+}
+
+// Config is what a member needs. The root package fills it in; every field is set.
+type Config struct {
+	Kafka              kafka.Config
+	Session            fence.Session
+	TransactionTimeout time.Duration
+	Input              wire.Facts // facts of the input topic at start
+	Snapshots          wire.Facts // facts of the snapshot topic at start
+	Features           wire.Features
+	Fenced             bool // FencedState; else Unfenced
+	HasOutputs         bool
+	FoldVersion        string
+	Start              Start
+	StallTimeout       time.Duration
+	RevokeBudget       time.Duration
+	QueueRecords       int
+	MaxWrites          int
+	MaxBytes           int64
+	NewEngine          func(p stream.Partition) Engine
+	OnError            func(context.Context, *stream.RecordError) stream.Action
+	Logger             *slog.Logger
+	Hooks              []stream.Hooks
+}
+
+// Start is the start policy.
+type Start struct {
+	Latest     bool
+	AtTime     time.Time // zero: not by time
+	Resume     bool      // committed offset missing: resume at the progress record
+	AdoptEmpty bool      // snapshots missing: begin empty at the committed offset
+	Rebuild    bool      // any disagreement: fold again from the beginning
+}
+
+// hooks calls the functions that are set.
+type hooks []stream.Hooks
+
+func call[E any](hs hooks, pick func(stream.Hooks) func(E), e E) {
+	for _, h := range hs {
+		if f := pick(h); f != nil {
+			f(e)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// fetchError is told every error that a poll returns. What cannot heal by itself stops the flow; the
+// client tries the rest again.
+func (m *Member) fetchError(topic string, partition int32, err error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, kgo.ErrClientClosed) {
+		return // we woke the poll, or are closing
+	}
+	p := stream.Partition{Topic: topic, Partition: partition}
+	if final := m.finalFetchError(p, err); final != nil {
+		if w := m.worker(p); w != nil {
+			m.pause(w) // the client would repeat the error with every fetch
+		}
+		m.fail(final)
+		return
+	}
+	m.cfg.Logger.Warn("fetch is tried again", "partition", p.String(), "error", err)
+}
+
+func (m *Member) finalFetchError(p stream.Partition, err error) error {
+	loss := (*kgo.ErrDataLoss)(nil)
+	offset := int64(-1)
+	if w := m.worker(p); w != nil {
+		offset = w.position
+	}
+	switch {
+	case errors.As(err, &loss), errors.Is(err, kerr.OffsetOutOfRange):
+		return stream.NewError("fetch", fmt.Errorf("the next record to fold is not in the log any more: %w: %w", stream.ErrTruncated, err)).
+			At(p, offset).Hinted("records were deleted by retention before they were folded, or the log was truncated: " +
+			"raise the input's retention; to go on without them reset the group's offset and choose Rebuild")
+	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
+		return stream.NewError("fetch", fmt.Errorf("the input topic was deleted or created again: %w: %w", stream.ErrInputChanged, err)).
+			At(p, offset).Hinted("choose Rebuild to fold the topic as it is, or use another group")
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return stream.NewError("fetch", errors.Join(stream.ErrNotAuthorized, err)).At(p, -1).
+			Hinted("allow READ on topic %s", m.cfg.Input.Topic)
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		return stream.NewError("join group", errors.Join(stream.ErrNotAuthorized, err)).
+			Hinted("allow READ on group %s", m.cfg.Session.Group)
+	case errors.Is(err, kerr.FencedInstanceID):
+		return stream.NewError("join group", fmt.Errorf("another process joined with instance id %q: %w", m.cfg.Session.InstanceID, err)).
+			Hinted("give each process an instance id of its own")
+	case errors.Is(err, kerr.InconsistentGroupProtocol):
+		return stream.NewError("join group", err).
+			Hinted("the group %s has members with another protocol or assignor: use a group of its own for each application", m.cfg.Session.Group)
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		return stream.NewError("join group", fmt.Errorf("session timeout %v: %w: %w", m.cfg.Session.SessionTimeout, stream.ErrConfig, err)).
+			Hinted("choose one between the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms")
+	}
+	if explained := kafka.Explain(err); errors.Is(explained, stream.ErrNotAuthenticated) || errors.Is(explained, stream.ErrBrokerTooOld) {
+		return explained
+	}
+	return nil
+}

@@ -1,0 +1,335 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Member is one member of the group. Make it with New and Run it once.
+type Member struct {
+	cfg   Config
+	hooks hooks
+	group *fence.Group
+	poll  *kgo.Client   // the group member's client
+	ready chan struct{} // closed when poll is set: the callbacks may come before it is returned
+	admin *kgo.Client   // group-less: offsets, restores, topic facts; shared by all partitions
+
+	ctx  context.Context // carries the rule switches; ends when Run returns
+	stop context.CancelCauseFunc
+	wg   sync.WaitGroup // all workers
+
+	mu      sync.Mutex
+	workers map[stream.Partition]*worker // the newest of each partition
+	posted  []func()                     // run by the polling goroutine between polls
+	wake    context.CancelFunc           // ends the poll that waits
+	skipped map[stream.Partition]map[int64]bool
+	renewed map[stream.Partition]int // renewals in a row without a commit
+	failure error                    // why the member stops
+}
+
+// New returns a member.
+func New(c Config) *Member {
+	return &Member{
+		cfg: c, hooks: c.Hooks, ready: make(chan struct{}),
+		workers: map[stream.Partition]*worker{},
+		skipped: map[stream.Partition]map[int64]bool{},
+		renewed: map[stream.Partition]int{},
+	}
+}
+
+// errAsked is the cause of a stop that the caller asked for.
+var errAsked = errors.New("stop was asked for")
+
+// Run joins the group and folds until ctx ends or a partition stops. Then it commits what was
+// folded, leaves the group, waits for every goroutine, and returns nil or why it stopped.
+func (m *Member) Run(ctx context.Context) error {
+	m.ctx, m.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	defer m.stop(errAsked)
+	admin, err := m.cfg.Kafka.Client()
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	m.admin = admin
+	m.group = fence.NewGroup(m.assigned, m.released)
+	m.poll, err = m.group.NewClient(m.ctx, m.cfg.Kafka, m.cfg.Session,
+		kgo.ConsumeTopics(m.cfg.Input.Topic),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxWait(500*time.Millisecond),
+	)
+	if err != nil {
+		return err
+	}
+	close(m.ready)
+	polling, cancel := context.WithCancel(m.ctx)
+	unwatch := context.AfterFunc(ctx, cancel)
+	m.pollUntil(polling)
+	unwatch()
+	cancel()
+	// Close leaves the group: the revoked callback drains every partition, as in a rebalance.
+	m.poll.CloseAllowingRebalance()
+	m.stop(errAsked)
+	m.wg.Wait()
+	return m.failed()
+}
+
+// fail stops the member with err; the first one counts.
+func (m *Member) fail(err error) {
+	m.mu.Lock()
+	stopped := m.failure == nil
+	if stopped {
+		m.failure = err
+	}
+	m.mu.Unlock()
+	if stopped {
+		m.cfg.Logger.Error("flow stops", "error", err)
+	}
+	m.post(func() {})
+}
+
+// pollUntil polls until ctx ends or the member failed.
+func (m *Member) pollUntil(ctx context.Context) {
+	for {
+		pollCtx, wake := context.WithCancel(ctx)
+		m.mu.Lock()
+		m.wake = wake
+		if len(m.posted) > 0 {
+			wake()
+		}
+		m.mu.Unlock()
+		fetches := m.poll.PollFetches(pollCtx)
+		wake()
+		// Rebalances are blocked from here to AllowRebalance: what is tagged with the present
+		// ownership was fetched under it or is dropped by its engine for being below its start (R14).
+		m.dispatch(fetches)
+		m.runPosted()
+		m.poll.AllowRebalance()
+		if ctx.Err() != nil || m.failed() != nil || fetches.IsClientClosed() {
+			return
+		}
+	}
+}
+
+// post has f run by the polling goroutine between two polls, while rebalances are blocked.
+func (m *Member) post(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.posted = append(m.posted, f)
+	if m.wake != nil {
+		m.wake()
+	}
+}
+
+func (m *Member) runPosted() {
+	m.mu.Lock()
+	fs := m.posted
+	m.posted = nil
+	m.mu.Unlock()
+	for _, f := range fs {
+		f()
+	}
+}
+
+// dispatch tags each batch with the ownership that holds its partition and queues it.
+func (m *Member) dispatch(fetches kgo.Fetches) {
+	fetches.EachError(m.fetchError)
+	fetches.EachPartition(func(ftp kgo.FetchTopicPartition) {
+		if len(ftp.Records) == 0 {
+			return
+		}
+		p := stream.Partition{Topic: ftp.Topic, Partition: ftp.Partition}
+		w := m.worker(p)
+		o := m.group.Owned(p)
+		if w == nil || o == nil || w.own != o {
+			return // nobody holds it any more: the next owner reads it again
+		}
+		if w.queue.put(ftp.Records) {
+			m.pause(w)
+		}
+	})
+}
+
+func (m *Member) worker(p stream.Partition) *worker {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.workers[p]
+}
+
+func only(p stream.Partition) map[string][]int32 {
+	return map[string][]int32{p.Topic: {p.Partition}}
+}
+
+func (m *Member) pause(w *worker) {
+	w.paused = true
+	m.poll.PauseFetchPartitions(only(w.own.Partition()))
+}
+
+// resume lets the partition be fetched again, unless another ownership has come meanwhile. It runs
+// between polls.
+func (m *Member) resume(w *worker) {
+	p := w.own.Partition()
+	if m.group.Owned(p) == w.own && w.own.State() == fence.Held {
+		w.paused = false
+		m.poll.ResumeFetchPartitions(only(p))
+	}
+}
+
+// begin sets the position that folding begins at and lets the partition be fetched.
+func (m *Member) begin(w *worker, start int64) {
+	if m.group.Owned(w.own.Partition()) != w.own || w.own.State() != fence.Held {
+		return
+	}
+	if start != w.position {
+		m.seek(w, start)
+	}
+	m.resume(w)
+}
+
+func (m *Member) seek(w *worker, offset int64) {
+	p := w.own.Partition()
+	w.position = offset
+	m.poll.SetOffsets(map[string]map[int32]kgo.EpochOffset{
+		p.Topic: {p.Partition: {Epoch: -1, Offset: offset}},
+	})
+}
+
+// assigned is called in the group's callback. The takeover and the stable offset fetch happen here,
+// before the client fetches offsets itself; the restore does not.
+func (m *Member) assigned(_ context.Context, o *fence.Ownership) {
+	<-m.ready
+	w := m.adopt(o)
+	m.pause(w)
+	limit, cancel := context.WithTimeoutCause(m.ctx, m.cfg.Session.RebalanceTimeout/3, errLate)
+	defer cancel()
+	start := int64(0)
+	if err := w.open(limit); err == nil {
+		start = max(w.committed.Next, 0)
+	} else if !errors.Is(err, errLate) {
+		w.openErr = err
+	}
+	m.seek(w, start)
+	m.launch(w)
+}
+
+var errLate = errors.New("takeover takes too long for the callback")
+
+// adopt makes the worker of an ownership.
+func (m *Member) adopt(o *fence.Ownership) *worker {
+	w := newWorker(m, o)
+	m.mu.Lock()
+	m.workers[o.Partition()] = w
+	m.mu.Unlock()
+	return w
+}
+
+func (m *Member) launch(w *worker) {
+	m.wg.Go(w.run)
+}
+
+// released is called in the group's callback, and returns when nothing of the ownership can leave
+// any more.
+func (m *Member) released(o *fence.Ownership, lost bool) {
+	w := m.worker(o.Partition())
+	if w == nil || w.own != o {
+		return // it was replaced, and released before that
+	}
+	begin := time.Now()
+	if !lost {
+		w.drainWithin(m.cfg.RevokeBudget)
+	}
+	flushed := w.flushed.Load()
+	o.Lose(o.Cause())
+	w.teardown()
+	e := stream.Released{
+		Partition: o.Partition(), Ownership: o.Number(), Took: time.Since(begin),
+		Flushed: flushed, Cause: o.Cause(),
+	}
+	if lost {
+		m.cfg.Logger.Warn("partition lost", "partition", o.Partition(), "ownership", o.Number(), "cause", o.Cause())
+		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Lost }, e)
+		return
+	}
+	m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took)
+	call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
+}
+
+// renewLater grants a partition anew whose ownership ended while the group still assigns it to us:
+// nobody else ever will (R2). The pause grows with each renewal that led to no commit.
+func (m *Member) renewLater(gone *worker) {
+	p := gone.own.Partition()
+	m.mu.Lock()
+	m.renewed[p]++
+	pause := min(50*time.Millisecond<<min(m.renewed[p], 7), 5*time.Second)
+	m.mu.Unlock()
+	m.wg.Go(func() {
+		select {
+		case <-time.After(pause):
+			m.post(func() { m.renew(gone) })
+		case <-m.ctx.Done():
+		}
+	})
+}
+
+// renew runs between polls.
+func (m *Member) renew(gone *worker) {
+	ctx, cancel := context.WithTimeout(m.ctx, m.cfg.Session.HeartbeatInterval)
+	defer cancel()
+	o, err := m.group.Renew(ctx, gone.own)
+	switch {
+	case err != nil:
+		m.cfg.Logger.Warn("partition could not be granted anew yet", "partition", gone.own.Partition(), "error", err)
+		m.renewLater(gone)
+	case o != nil:
+		m.cfg.Logger.Info("partition granted anew", "partition", o.Partition(), "ownership", o.Number())
+		w := m.adopt(o)
+		m.pause(w)
+		m.launch(w)
+	}
+}
+
+func (m *Member) committedOnce(p stream.Partition) {
+	m.mu.Lock()
+	delete(m.renewed, p)
+	m.mu.Unlock()
+}
+
+// rememberSkip keeps a policy's decision for the next ownership of this process.
+func (m *Member) rememberSkip(p stream.Partition, offset int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.skipped[p] == nil {
+		m.skipped[p] = map[int64]bool{}
+	}
+	m.skipped[p][offset] = true
+}
+
+func (m *Member) skips(p stream.Partition, from int64) map[int64]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := map[int64]bool{}
+	for offset := range m.skipped[p] {
+		if offset >= from {
+			kept[offset] = true
+		}
+	}
+	m.skipped[p] = kept
+	out := make(map[int64]bool, len(kept))
+	for offset := range kept {
+		out[offset] = true
+	}
+	return out
+}
+
+func (m *Member) failed() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failure
+}

@@ -1,0 +1,140 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// outputs sends what folds emit, at-least-once. Each ownership has a client of its own, made with
+// the first output: closing it is what makes sure that no buffered output of a partition that was
+// taken away can leave later.
+type outputs struct {
+	w *worker
+
+	mu      sync.Mutex
+	client  *kgo.Client
+	closed  bool
+	sent    int64
+	acks    int64
+	told    int64 // acknowledged outputs that hooks know of
+	bytes   int64
+	err     error         // the first output that was refused; it stays
+	target  int64         // what acked waits for; 0: nobody waits
+	reached chan struct{} // closed when target is reached or an output was refused
+}
+
+func (o *outputs) init(w *worker) { o.w = w }
+
+// send hands the outputs of one step to the client, in order. It waits while the group has not
+// answered within the session timeout (R16), and while the client's buffer is full.
+func (o *outputs) send(ctx context.Context, origin stream.Record, ms []stream.Message) error {
+	client, err := o.open()
+	if err != nil {
+		return err
+	}
+	for _, m := range ms {
+		if err := o.w.own.AwaitFresh(ctx); err != nil {
+			return err
+		}
+		record := toKafka(m)
+		o.mu.Lock()
+		o.sent++
+		o.mu.Unlock()
+		client.Produce(ctx, record, func(r *kgo.Record, err error) { o.answered(origin, r, err) })
+	}
+	return nil
+}
+
+func toKafka(m stream.Message) *kgo.Record {
+	r := &kgo.Record{Topic: m.Topic, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp}
+	for _, h := range m.Headers {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+	}
+	return r
+}
+
+func (o *outputs) open() (*kgo.Client, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil, o.w.own.Cause()
+	}
+	if o.client == nil {
+		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0))
+		if err != nil {
+			return nil, err
+		}
+		o.client = client
+	}
+	return o.client, nil
+}
+
+func (o *outputs) answered(origin stream.Record, r *kgo.Record, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case err == nil:
+		o.acks++
+		o.bytes += int64(len(r.Key) + len(r.Value))
+	case o.err == nil:
+		e := stream.NewError("write output", fmt.Errorf("to topic %s: %w: %w", r.Topic, stream.ErrOutput, err)).
+			At(o.w.own.Partition(), origin.Offset).
+			Hinted("mend the output topic or the ACL (WRITE on topic %s); the flow goes on at this input record", r.Topic)
+		e.Key = origin.Key
+		o.err = e
+	}
+	if o.target > 0 && (o.err != nil || o.acks >= o.target) {
+		o.target = 0
+		close(o.reached)
+	}
+}
+
+// acked waits until every output that was sent before the call is acknowledged (R18): a snapshot
+// that covers the step would else make a replay skip it, and the output would be lost. One commit at
+// a time calls it.
+func (o *outputs) acked(ctx context.Context) error {
+	o.mu.Lock()
+	if o.err == nil && o.acks < o.sent {
+		o.target, o.reached = o.sent, make(chan struct{})
+		reached := o.reached
+		o.mu.Unlock()
+		select {
+		case <-reached:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		o.mu.Lock()
+	}
+	err := o.err
+	o.mu.Unlock()
+	if err == nil {
+		o.tell()
+	}
+	return err
+}
+
+func (o *outputs) tell() {
+	o.mu.Lock()
+	e := stream.OutputAcked{Partition: o.w.own.Partition(), Count: int(o.acks - o.told), Bytes: o.bytes}
+	o.told, o.bytes = o.acks, 0
+	o.mu.Unlock()
+	if e.Count > 0 {
+		call(o.w.m.hooks, func(h stream.Hooks) func(stream.OutputAcked) { return h.OutputAcked }, e)
+	}
+}
+
+// close drops what is buffered and closes the client.
+func (o *outputs) close() {
+	o.mu.Lock()
+	client := o.client
+	o.client, o.closed = nil, true
+	o.mu.Unlock()
+	if client != nil {
+		client.Close()
+	}
+}

@@ -1,0 +1,325 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/snapshot"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// looks is how often offset and progress are read again while they disagree: after a takeover
+// nobody else can commit under our id, so a difference that stays is somebody's doing.
+const looks = 5
+
+// open takes the partition's transactional id over and fetches the stable committed offset.
+func (w *worker) open(ctx context.Context) error {
+	began := time.Now()
+	st, committed, err := w.m.openStore(ctx, w)
+	if err != nil {
+		return err
+	}
+	w.storeMu.Lock()
+	w.store, w.committed = st, committed
+	w.storeMu.Unlock()
+	if w.own.State() == fence.Gone { // torn down meanwhile, without this store
+		st.Close(w.ctx)
+		return w.own.Cause()
+	}
+	token, _ := w.own.Token(w.ctx) // for the hook alone: an ownership that just ended is found out below
+	e := stream.Assigned{
+		Partition: w.own.Partition(), Ownership: w.own.Number(), Generation: token.Generation,
+		TookOver: committed.TookOver, Takeover: time.Since(began), Committed: committed.Next,
+	}
+	w.log.Info("partition assigned", "committed", committed.Next, "took_over", committed.TookOver, "takeover", e.Takeover)
+	call(w.m.hooks, func(h stream.Hooks) func(stream.Assigned) { return h.Assigned }, e)
+	return nil
+}
+
+// prepare restores the states and decides where folding begins.
+func (w *worker) prepare(ctx context.Context) (start int64, err error) {
+	for look := 1; ; look++ {
+		found, err := w.restore(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if err := w.checkInput(ctx, found.progress); err != nil {
+			return 0, err
+		}
+		found.committed = w.committed
+		policy := w.m.cfg.Start
+		v, start, err := decide(found.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
+		if c := found.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
+			v, start, err = begin, c, nil
+		}
+		if err != nil {
+			return 0, w.located(err)
+		}
+		if v == lookAgain && look == looks {
+			if !policy.Rebuild {
+				return 0, w.located(disagreement(found.witnesses))
+			}
+			v = rebuild
+		}
+		switch v {
+		case begin:
+			return start, w.ready(found, start)
+		case beginNew:
+			return w.beginNew(ctx, found)
+		case rebuild:
+			return w.rebuild(ctx, found)
+		case lookAgain:
+			if err := w.lookAgain(ctx, look); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+func (w *worker) lookAgain(ctx context.Context, look int) error {
+	select {
+	case <-time.After(time.Duration(look) * 100 * time.Millisecond):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	committed, err := w.store.Refetch(ctx)
+	if err != nil {
+		return err
+	}
+	w.committed = committed
+	return nil
+}
+
+// found is what a restore has found.
+type found struct {
+	witnesses
+	progressAt int64
+	result     snapshot.Result
+}
+
+// restore reads the snapshot partition into an engine of its own.
+func (w *worker) restore(ctx context.Context) (found, error) {
+	p := w.own.Partition()
+	f := found{progressAt: -1}
+	w.engine = w.m.cfg.NewEngine(p)
+	w.incarnation = 0
+	each := func(r stream.Record) error {
+		if fence.IsProgressKey(r.Key) {
+			progress, err := fence.DecodeProgress(r.Value)
+			if err == nil && len(progress.Inputs) != 1 {
+				err = fmt.Errorf("progress record of %d inputs, the flow has 1: %w", len(progress.Inputs), stream.ErrCorruptSnapshot)
+			}
+			if err != nil {
+				if !errors.Is(err, stream.ErrCorruptSnapshot) {
+					err = fmt.Errorf("%w: %w", stream.ErrCorruptSnapshot, err)
+				}
+				return w.corrupt(r, err)
+			}
+			f.progress, f.progressAt = &progress, r.Offset
+			return nil
+		}
+		s, err := snapshot.Decode(r)
+		if err != nil {
+			return err
+		}
+		return w.load(s, r)
+	}
+	topic := w.m.cfg.Snapshots
+	result, err := snapshot.Restore(ctx, snapshot.RestoreConfig{
+		Client: w.m.admin, Topic: topic.Topic, TopicID: topic.ID, Partition: p.Partition,
+		TransactionalID: w.store.TransactionalID(), Retake: w.store.Retake,
+		StallTimeout: w.m.cfg.StallTimeout, Each: each,
+		Progress: func(e stream.Restoring) {
+			e.Partition = p
+			call(w.m.hooks, func(h stream.Hooks) func(stream.Restoring) { return h.Restoring }, e)
+		},
+		Stalled: func(e stream.Stalled) {
+			e.Partition = p
+			call(w.m.hooks, func(h stream.Hooks) func(stream.Stalled) { return h.Stalled }, e)
+		},
+		Logger: w.log,
+	})
+	if err != nil {
+		return f, err
+	}
+	f.result, f.snapshotEmpty = result, result.Records == 0 && result.Keyless == 0
+	if f.progress != nil {
+		w.incarnation = f.progress.Incarnation
+		w.engine.RaiseIncarnation(w.incarnation)
+	}
+	return f, nil
+}
+
+func (w *worker) load(s snapshot.Record, r stream.Record) error {
+	e := engine.Snapshot{
+		Key: s.Key, Value: s.Value, Steps: s.Steps, Incarnation: uint32(s.Incarnation),
+		Deleted: s.Kind == snapshot.Deleted, NoState: s.Kind == snapshot.NoState, Tombstone: s.Kind == snapshot.Tombstone,
+	}
+	if !e.Tombstone {
+		if len(s.Applied) != 1 {
+			return w.corrupt(r, fmt.Errorf("%w: it has applied offsets of %d inputs, the flow has 1", stream.ErrCorruptSnapshot, len(s.Applied)))
+		}
+		e.Applied = s.Applied[0]
+	}
+	if err := w.engine.Load(e); err != nil {
+		return w.corrupt(r, err)
+	}
+	return nil
+}
+
+func (w *worker) corrupt(r stream.Record, err error) error {
+	e := stream.NewError("restore", err).At(stream.Partition{Topic: r.Topic, Partition: r.Partition}, r.Offset).
+		Hinted("the codec cannot read what it wrote before: give a codec that reads old states (codec.Versioned), or repair the record")
+	e.Key = r.Key
+	return e
+}
+
+// ready starts the engine and tells that the partition is restored.
+func (w *worker) ready(f found, start int64) error {
+	if f.progress != nil {
+		w.store.Adopt(*f.progress, f.progressAt)
+		if v := f.progress.FoldVersion; v != w.m.cfg.FoldVersion {
+			return w.located(stream.NewError("start", fmt.Errorf("the state was folded under version %q and the flow has %q: %w",
+				v, w.m.cfg.FoldVersion, stream.ErrFoldVersion)).
+				Hinted("set FoldVersion back, or choose Rebuild to fold the input again"))
+		}
+	}
+	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
+	stats := w.engine.Stats()
+	e := stream.Restored{
+		Partition: w.own.Partition(), Keys: stats.Keys, Records: f.result.Records,
+		Bytes: f.result.Bytes, Took: f.result.Took, Start: start,
+	}
+	w.log.Info("partition restored", "keys", e.Keys, "records", e.Records, "bytes", e.Bytes, "took", e.Took, "start", start)
+	call(w.m.hooks, func(h stream.Hooks) func(stream.Restored) { return h.Restored }, e)
+	return nil
+}
+
+// beginNew resolves the start policy and commits the offset before the first fold (R23): a crash
+// after the first fold would else resolve it again, to another offset.
+func (w *worker) beginNew(ctx context.Context, f found) (int64, error) {
+	start, err := w.resolveStart(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := w.store.Commit(ctx, fence.Offset{Next: start, LeaderEpoch: -1}); err != nil {
+		return 0, err
+	}
+	w.committed.Next = start
+	return start, w.ready(f, start)
+}
+
+// rebuild begins at the input's first record with empty states, under the next incarnation: what
+// snapshots of a lower one say does not count any more.
+func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
+	first, _, _, err := w.input().Ends(ctx)
+	if err != nil {
+		return 0, err
+	}
+	w.engine = w.m.cfg.NewEngine(w.own.Partition())
+	if f.progress != nil {
+		w.store.Adopt(*f.progress, f.progressAt)
+	}
+	w.incarnation++
+	w.engine.RaiseIncarnation(w.incarnation)
+	w.log.Warn("state is rebuilt from the input", "start", first, "incarnation", w.incarnation)
+	if err := w.store.Rebuild(ctx, w.incarnation, fence.Offset{Next: first, LeaderEpoch: -1}); err != nil {
+		return 0, err
+	}
+	w.committed.Next = first
+	f.progress = nil
+	return first, w.ready(f, first)
+}
+
+func (w *worker) input() wire.Log {
+	return wire.Log{Client: w.m.admin, Topic: w.own.Partition().Topic, TopicID: w.m.cfg.Input.ID, Partition: w.own.Partition().Partition}
+}
+
+// resolveStart turns the start policy into an offset.
+func (w *worker) resolveStart(ctx context.Context) (int64, error) {
+	policy := w.m.cfg.Start
+	first, last, _, err := w.input().Ends(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case policy.Latest:
+		return last, nil
+	case policy.AtTime.IsZero():
+		return first, nil
+	}
+	p := w.own.Partition()
+	listed, err := kadm.NewClient(w.m.admin).ListOffsetsAfterMilli(ctx, policy.AtTime.UnixMilli(), p.Topic)
+	if err == nil {
+		o, ok := listed.Lookup(p.Topic, p.Partition)
+		if ok && o.Err == nil {
+			return o.Offset, nil
+		}
+		err = errors.Join(o.Err, fmt.Errorf("no offset by time for %s", p))
+	}
+	return 0, w.located(stream.NewError("resolve start time", err).Hinted("check that the brokers keep the partition's time index, or choose Earliest or Latest"))
+}
+
+// checkInput makes sure that the input is the log that the state was folded from (R21): applied
+// offsets of another log would have records skipped that were never folded.
+func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
+	facts, err := wire.TopicFacts(ctx, w.m.admin, w.own.Partition().Topic)
+	if err != nil {
+		return err
+	}
+	then := fence.InputProgress{TopicID: w.m.cfg.Input.ID, LeaderEpoch: -1}
+	partitions := w.m.cfg.Input.Partitions
+	if p != nil && len(p.Inputs) == 1 {
+		then, partitions = p.Inputs[0], p.Partitions
+	}
+	changed := func(format string, args ...any) error {
+		return w.located(stream.NewError("check input", fmt.Errorf(format+": %w", append(args, stream.ErrInputChanged)...)).
+			Hinted("the state belongs to the input as it was. Choose Rebuild to fold the input as it is, or use another group"))
+	}
+	rebuilding := w.m.cfg.Start.Rebuild
+	switch {
+	case !facts.Exists:
+		return changed("the topic does not exist any more")
+	case facts.ID != then.TopicID && !rebuilding:
+		return changed("the topic was deleted and created again: its id was %x and is %x", then.TopicID, facts.ID)
+	case facts.Partitions != partitions && !rebuilding:
+		return changed("the topic had %d partitions and has %d: keys have moved between partitions", partitions, facts.Partitions)
+	}
+	return w.checkTruncation(ctx, then)
+}
+
+// checkTruncation asks for the end of the leader epoch that the last folded record was in: below
+// the offset after it the log was truncated, and other records have taken or will take the offsets.
+func (w *worker) checkTruncation(ctx context.Context, then fence.InputProgress) error {
+	if then.LeaderEpoch < 0 {
+		return nil
+	}
+	p := w.own.Partition()
+	end, err := wire.EpochEnd(ctx, w.m.admin, p, then.LeaderEpoch)
+	if err != nil {
+		return w.located(stream.NewError("check input", err).Hinted("the next assignment tries again"))
+	}
+	if end >= 0 && end < then.Next {
+		return w.located(stream.NewError("check input",
+			fmt.Errorf("the log of leader epoch %d ends at %d, and the state has folded it up to %d: %w", then.LeaderEpoch, end, then.Next, stream.ErrTruncated)).
+			Hinted("records that were folded are gone from the input (an unclean election). Choose Rebuild to fold the input as it is"))
+	}
+	return nil
+}
+
+// located adds partition and group to an error that has none.
+func (w *worker) located(err error) error {
+	e := (*stream.Error)(nil)
+	if errors.As(err, &e) && e.Topic == "" {
+		e.At(w.own.Partition(), -1)
+		e.Group = w.m.cfg.Session.Group
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package member
+
+import (
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// witnesses are the two records of how far a partition has come: the group's committed offset and
+// the progress record in the snapshot partition.
+type witnesses struct {
+	committed     fence.Committed // Next -1: none
+	progress      *fence.Progress // nil: none
+	snapshotEmpty bool            // the snapshot partition holds no record of any kind
+}
+
+// verdict is what to do with them.
+type verdict int
+
+const (
+	begin     verdict = iota // fold from start
+	beginNew                 // resolve the start policy, commit it, then fold
+	lookAgain                // somebody commits beside us: read both again
+	rebuild                  // fold the input again from its beginning, under the next incarnation
+)
+
+// decide is the table of committed offset c against progress p (both next offsets) of
+// docs/concepts.md. tornCommits says that the broker may commit an offset without the snapshots of
+// the same transaction (transaction.version < 2).
+func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, start int64, err error) {
+	c, p := w.committed.Next, int64(-1)
+	if w.progress != nil {
+		p = w.progress.Inputs[0].Next
+	}
+	switch {
+	case c < 0 && p < 0 && w.snapshotEmpty:
+		return beginNew, 0, nil
+	case policy.Rebuild && (c < 0 || p < 0 || c > p):
+		return rebuild, 0, nil
+	case c < 0 && p < 0:
+		return 0, 0, mismatch("there are snapshots, but neither a committed offset nor a progress record",
+			"the topic belongs to another application or format: use an empty snapshot topic, or choose Rebuild")
+	case c < 0 && policy.Resume:
+		return begin, p, nil
+	case c < 0:
+		return 0, 0, mismatch(fmt.Sprintf("the snapshots were written up to offset %d, but the group has no committed offset (it expired, or the group was deleted)", p),
+			"choose ResumeAtProgress to go on at the snapshots' offset, or Rebuild")
+	case p < 0 && policy.AdoptEmpty:
+		return begin, c, nil
+	case p < 0:
+		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, but the snapshot topic has no progress record (it was emptied or recreated, or the group belongs to another program)", c),
+			"choose AdoptEmpty to begin at the committed offset without state, or Rebuild")
+	case c > p:
+		return 0, 0, mismatch(fmt.Sprintf("the committed offset %d is ahead of the snapshots' %d (snapshots were lost by a truncation, or somebody reset the offset forward)", c, p),
+			"reset the group's offset to the snapshots' offset, or choose Rebuild")
+	case !fenced:
+		return begin, c, nil // c < p: what is folded again is skipped by the applied offset
+	case c < p && tornCommits:
+		return begin, p, nil
+	case c < p, w.committed.Nonce != w.progress.Nonce, w.committed.Sequence != w.progress.Sequence:
+		return lookAgain, 0, nil
+	}
+	return begin, c, nil
+}
+
+func mismatch(what, hint string) error {
+	return stream.NewError("start", fmt.Errorf("%s: %w", what, stream.ErrOffsetMismatch)).Hinted("%s", hint)
+}
+
+// disagreement is the error after looking again did not help.
+func disagreement(w witnesses) error {
+	return mismatch(fmt.Sprintf("the committed offset %d is behind the snapshots' %d, or written by another transaction, and stays so",
+		w.committed.Next, w.progress.Inputs[0].Next),
+		"somebody reset the group's offset back: reset it to the snapshots' offset, or choose Rebuild")
+}

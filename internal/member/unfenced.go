@@ -1,0 +1,184 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// unfenced is the store of the Unfenced guarantee: snapshots by an idempotent producer, then the
+// progress record, then the offset through the group. Nothing binds them together: a stale owner's
+// snapshots land although its offset is refused.
+type unfenced struct {
+	w      *worker
+	client *kgo.Client
+
+	mu       sync.Mutex
+	closed   bool
+	sequence uint64
+	progress fence.Progress
+}
+
+func (m *Member) openStore(ctx context.Context, w *worker) (store, fence.Committed, error) {
+	if m.cfg.Fenced {
+		return m.openFenced(ctx, w)
+	}
+	client, err := m.cfg.Kafka.Client(kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return nil, fence.Committed{}, err
+	}
+	u := &unfenced{w: w, client: client}
+	committed, err := u.Refetch(ctx)
+	if err != nil {
+		client.Close()
+		return nil, fence.Committed{}, err
+	}
+	return u, committed, nil
+}
+
+func (u *unfenced) TransactionalID() string      { return "" }
+func (u *unfenced) Retake(context.Context) error { return nil }
+
+func (u *unfenced) Adopt(p fence.Progress, _ int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sequence = p.Sequence
+}
+
+func (u *unfenced) Refetch(ctx context.Context) (fence.Committed, error) {
+	p, m := u.w.own.Partition(), u.w.m
+	for {
+		o, err := wire.FetchOffset(ctx, m.admin, m.cfg.Session.Group, wire.Member{}, p, m.cfg.Input.ID)
+		if err == nil {
+			return fence.Committed{Next: o.Next, LeaderEpoch: o.LeaderEpoch}, nil
+		}
+		if !kerr.IsRetriable(err) && !errors.Is(err, kerr.UnstableOffsetCommit) {
+			return fence.Committed{}, stream.NewError("fetch offset", err).At(p, -1)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return fence.Committed{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (u *unfenced) Commit(ctx context.Context, next fence.Offset, rs ...stream.Message) error {
+	began := time.Now()
+	p := u.w.own.Partition()
+	written := int64(0)
+	for i, m := range rs {
+		r := u.record(m)
+		written += int64(len(r.Key) + len(r.Value))
+		if err := u.produce(ctx, r); err != nil {
+			if errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.InvalidRecord) {
+				return &fence.Refusal{Index: i, Message: m, Err: err}
+			}
+			return stream.NewError("write snapshot", err).At(p, next.Next)
+		}
+	}
+	if err := u.witness(ctx, next); err != nil {
+		return err
+	}
+	if err := u.commitOffset(ctx, next); err != nil {
+		return err
+	}
+	call(u.w.m.hooks, func(h stream.Hooks) func(stream.Committed) { return h.Committed },
+		stream.Committed{Partition: p, Next: next.Next, Writes: len(rs), Bytes: written, Took: time.Since(began)})
+	return nil
+}
+
+func (u *unfenced) record(m stream.Message) *kgo.Record {
+	r := toKafka(m)
+	r.Topic, r.Partition = u.w.m.cfg.Snapshots.Topic, u.w.own.Partition().Partition
+	return r
+}
+
+func (u *unfenced) produce(ctx context.Context, r *kgo.Record) error {
+	answered := make(chan error, 1)
+	u.client.Produce(ctx, r, func(_ *kgo.Record, err error) { answered <- err })
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// witness writes the progress record.
+func (u *unfenced) witness(ctx context.Context, next fence.Offset) error {
+	m := u.w.m
+	u.mu.Lock()
+	u.sequence++
+	p := fence.Progress{
+		Inputs: []fence.InputProgress{{
+			Topic: m.cfg.Input.Topic, TopicID: m.cfg.Input.ID, Next: next.Next, LeaderEpoch: next.LeaderEpoch,
+		}},
+		Partitions: m.cfg.Input.Partitions, Group: m.cfg.Session.Group, MemberID: u.w.own.MemberID(),
+		Incarnation: u.w.incarnation, Sequence: u.sequence, FoldVersion: m.cfg.FoldVersion, At: time.Now(),
+	}
+	u.mu.Unlock()
+	key, value, err := p.Encode()
+	if err == nil {
+		err = u.produce(ctx, u.record(stream.Message{Key: key, Value: value}))
+	}
+	if err != nil {
+		return stream.NewError("write progress", err).At(u.w.own.Partition(), next.Next)
+	}
+	return nil
+}
+
+// commitOffset commits through the group, like any consumer. A refused generation is tried again
+// with the next one; an unknown member has lost the partition.
+func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
+	p, m := u.w.own.Partition(), u.w.m
+	token, err := u.w.own.Token(ctx)
+	for {
+		if err != nil {
+			return err
+		}
+		err = wire.CommitOffset(ctx, m.admin, wire.OffsetCommit{
+			Group: m.cfg.Session.Group, MemberID: token.MemberID, Generation: token.Generation, InstanceID: token.InstanceID,
+			Partition: p, TopicID: m.cfg.Input.ID, Next: next.Next, LeaderEpoch: next.LeaderEpoch,
+		})
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.RebalanceInProgress):
+			token, err = u.w.own.NextToken(ctx, token)
+		case kerr.IsRetriable(err):
+			select {
+			case <-time.After(100 * time.Millisecond):
+				err = nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		default:
+			return stream.NewError("commit offset", fmt.Errorf("%w: %w", stream.ErrOwnershipLost, err)).At(p, next.Next)
+		}
+	}
+}
+
+func (u *unfenced) Rebuild(ctx context.Context, _ uint32, next fence.Offset) error {
+	return u.Commit(ctx, next)
+}
+
+func (u *unfenced) Close(context.Context) error {
+	u.mu.Lock()
+	closed := u.closed
+	u.closed = true
+	u.mu.Unlock()
+	if !closed {
+		u.client.Close()
+	}
+	return nil
+}

@@ -1,0 +1,329 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// worker folds one partition under one ownership. Its run goroutine alone touches the engine.
+//
+//	open → restore → fold ⇄ commit → flush (draining) → end
+//	                  any of them  →  end (gone, failed)
+type worker struct {
+	m      *Member
+	own    *fence.Ownership
+	log    *slog.Logger
+	ctx    context.Context // ends when the ownership is gone
+	active context.Context // ends when it is draining
+	end    context.CancelFunc
+	done   chan struct{} // closed when run has returned
+
+	// Touched by the group's callbacks and between polls only; these exclude each other.
+	position int64
+	paused   bool
+
+	// Set by open: in the callback, or later by run.
+	store     store
+	committed fence.Committed
+	openErr   error
+	storeMu   sync.Mutex // guards store against a teardown while a late open is under way
+
+	queue   queue
+	outputs outputs
+
+	// Touched by run only.
+	engine      Engine
+	incarnation uint32
+	inflight    *engine.Batch
+	outcome     chan error
+	blocked     time.Time // no record is folded before: the error policy asked for a pause
+
+	doubt   atomic.Bool // a transaction's outcome is unknown: nothing is folded (R5)
+	flushed atomic.Bool // everything folded is committed
+	told    sync.Once   // the end was told to hooks and log
+}
+
+func newWorker(m *Member, o *fence.Ownership) *worker {
+	w := &worker{
+		m: m, own: o, position: -1, done: make(chan struct{}), outcome: make(chan error, 1),
+		log:   m.cfg.Logger.With("partition", o.Partition().String(), "ownership", o.Number()),
+		queue: queue{limit: m.cfg.QueueRecords, arrived: make(chan struct{}, 1)},
+	}
+	w.ctx, w.end = context.WithCancel(m.ctx)
+	active, stopFolding := context.WithCancel(w.ctx)
+	w.active = active
+	m.wg.Go(func() {
+		wait(w.ctx, o.Draining())
+		stopFolding()
+		wait(w.ctx, o.Gone())
+		w.end()
+	})
+	w.outputs.init(w)
+	return w
+}
+
+func wait(ctx context.Context, c <-chan struct{}) {
+	select {
+	case <-c:
+	case <-ctx.Done():
+	}
+}
+
+// run is the worker's goroutine.
+func (w *worker) run() {
+	err := w.live()
+	if w.own.State() == fence.Draining && err == nil {
+		close(w.done) // drained: the callback tears down
+		wait(w.ctx, w.own.Gone())
+		w.await()
+		return
+	}
+	cause := err
+	if w.own.State() == fence.Gone {
+		cause = w.own.Cause()
+	}
+	w.own.Lose(cause)
+	w.teardown()
+	w.await()
+	close(w.done)
+	switch {
+	case cause == nil, w.m.ctx.Err() != nil:
+	case errors.Is(cause, stream.ErrOwnershipLost):
+		w.tellLost(cause)
+		w.m.renewLater(w)
+	default:
+		w.m.fail(cause)
+	}
+}
+
+// await takes the outcome of the commit that is under way, whose client teardown has closed.
+func (w *worker) await() {
+	if w.inflight != nil {
+		<-w.outcome
+		w.inflight = nil
+	}
+}
+
+// live opens, restores and folds. It returns nil when what was folded is committed in a drain, and
+// otherwise why the ownership cannot go on.
+func (w *worker) live() error {
+	if w.openErr != nil {
+		return w.openErr
+	}
+	if w.store == nil {
+		if err := w.open(w.active); err != nil {
+			return w.unlessDraining(err)
+		}
+	}
+	start, err := w.prepare(w.active)
+	if err != nil {
+		return w.unlessDraining(err)
+	}
+	w.m.post(func() { w.m.begin(w, start) })
+	err = w.loop()
+	if stop := (*stopError)(nil); errors.As(err, &stop) {
+		// What was folded before the record that stopped us is committed, nothing past it.
+		if flushErr := w.flush(); flushErr != nil && !errors.Is(flushErr, stop.err) {
+			return errors.Join(stop.err, flushErr)
+		}
+		return stop.err
+	}
+	return err
+}
+
+// unlessDraining drops an error that only says that the revoke interrupted the restore: nothing was
+// folded, so there is nothing to commit.
+func (w *worker) unlessDraining(err error) error {
+	if w.own.State() == fence.Draining {
+		return nil
+	}
+	return err
+}
+
+// stopError stops the partition after a flush.
+type stopError struct{ err error }
+
+func (e *stopError) Error() string { return e.err.Error() }
+func (e *stopError) Unwrap() error { return e.err }
+
+// loop folds until the ownership is draining or something stops it.
+func (w *worker) loop() error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		if err := w.commitIfDue(now); err != nil {
+			return err
+		}
+		switch {
+		case w.own.State() == fence.Gone:
+			return w.own.Cause()
+		case w.active.Err() != nil:
+			return w.flush()
+		}
+		folded, err := w.foldNext(now)
+		if err != nil {
+			return err
+		}
+		if folded {
+			select {
+			case err := <-w.outcome:
+				if err := w.settle(err); err != nil {
+					return err
+				}
+			default:
+			}
+			continue
+		}
+		w.arm(timer, now)
+		select {
+		case <-w.queue.arrived:
+		case <-timer.C:
+		case <-w.active.Done():
+		case err := <-w.outcome:
+			if err := w.settle(err); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// arm sets the timer to the next moment at which there is something to do without a record.
+func (w *worker) arm(timer *time.Timer, now time.Time) {
+	next := now.Add(time.Hour)
+	if due, ok := w.engine.Due(); ok && w.inflight == nil && due.Before(next) {
+		next = due
+	}
+	if w.blocked.After(now) && w.blocked.Before(next) {
+		next = w.blocked
+	}
+	timer.Reset(max(next.Sub(now), 0))
+}
+
+// foldNext folds the next queued record, if there is one and folding is allowed.
+func (w *worker) foldNext(now time.Time) (bool, error) {
+	if w.doubt.Load() || w.blocked.After(now) {
+		return false, nil
+	}
+	r, ok := w.queue.peek()
+	if !ok {
+		return false, nil
+	}
+	record := fromKafka(r)
+	result := w.engine.Step(w.ctx, now, record)
+	if result.Outcome == engine.Failed {
+		return w.failed(record, result)
+	}
+	w.pop()
+	if len(result.Outputs) > 0 {
+		if err := w.outputs.send(w.ctx, record, result.Outputs); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// pop takes the folded record off the queue, and has fetching go on when there is room again.
+func (w *worker) pop() {
+	if w.queue.pop() {
+		w.m.post(func() { w.m.resume(w) })
+	}
+}
+
+// failed asks the error policy about a record whose step failed.
+func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
+	failure := result.Failure
+	action := stream.Stop
+	if w.m.cfg.OnError != nil {
+		action = w.m.cfg.OnError(w.ctx, failure)
+	}
+	w.log.Warn("step failed", "offset", r.Offset, "attempt", failure.Attempt, "action", action.String(), "error", failure.Err)
+	switch action {
+	case stream.Skip:
+		w.m.rememberSkip(w.own.Partition(), r.Offset)
+		if result.Tainted {
+			return false, w.tainted(r.Offset)
+		}
+		w.engine.Skip(r)
+		w.pop()
+		return true, nil
+	case stream.Retry:
+		if result.Tainted {
+			return false, w.tainted(r.Offset)
+		}
+		w.blocked = time.Now().Add(retryPause(failure.Attempt))
+		return false, nil
+	}
+	e := stream.NewError("fold", errors.Join(stream.ErrFold, failure.Err)).At(w.own.Partition(), r.Offset).
+		Hinted("correct the fold or the record, or give an OnError policy; the flow goes on at this record")
+	e.Key, e.Group = r.Key, w.m.cfg.Session.Group
+	return false, &stopError{e}
+}
+
+func retryPause(attempt int) time.Duration {
+	return min(100*time.Millisecond<<min(attempt-1, 10), 30*time.Second)
+}
+
+// tainted ends the ownership: the failed fold may have changed a state in place, and there is no
+// Clone to tell what it was (R19). The partition is granted anew and restored.
+func (w *worker) tainted(offset int64) error {
+	return stream.NewError("fold", fmt.Errorf("state may have been changed by a failed step and is restored: %w", stream.ErrOwnershipLost)).
+		At(w.own.Partition(), offset).Hinted("give Config.Clone to avoid the restore")
+}
+
+func fromKafka(r *kgo.Record) stream.Record {
+	out := stream.Record{
+		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, LeaderEpoch: r.LeaderEpoch,
+		Timestamp: r.Timestamp, Key: r.Key, Value: r.Value,
+	}
+	if len(r.Headers) > 0 {
+		out.Headers = make([]stream.Header, len(r.Headers))
+		for i, h := range r.Headers {
+			out.Headers[i] = stream.Header{Key: h.Key, Value: h.Value}
+		}
+	}
+	return out
+}
+
+// drainWithin waits until the worker has committed what was folded, at most for budget.
+func (w *worker) drainWithin(budget time.Duration) {
+	limit := time.NewTimer(budget)
+	defer limit.Stop()
+	select {
+	case <-w.done:
+	case <-w.own.Gone():
+	case <-limit.C:
+		w.log.Warn("revoke budget is over before everything was committed: the next owner folds it again", "budget", budget)
+	}
+}
+
+// teardown closes the clients: nothing can leave after it. It does not wait for a user function.
+func (w *worker) teardown() {
+	w.end()
+	w.storeMu.Lock()
+	st := w.store
+	w.storeMu.Unlock()
+	if st != nil {
+		st.Close(w.ctx)
+	}
+	w.outputs.close()
+}
+
+func (w *worker) tellLost(cause error) {
+	w.told.Do(func() {
+		w.log.Warn("ownership lost", "cause", cause)
+		call(w.m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Lost },
+			stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
+	})
+}

@@ -1,0 +1,167 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Explain turns an error of a first contact into one that says what to do: it wraps
+// stream.ErrUnreachable, ErrNotAuthenticated, ErrNotAuthorized or ErrBrokerTooOld and has a hint. An
+// error that it does not know, or that has been explained already, comes back as it is; nil is nil.
+//
+// It knows the errors of kgo, of Kafka's protocol, of TLS and of the network.
+func Explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, known := range []error{stream.ErrUnreachable, stream.ErrNotAuthenticated, stream.ErrNotAuthorized,
+		stream.ErrBrokerTooOld, stream.ErrConfig, stream.ErrReservedOption} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	for _, class := range []func(error) (error, string){explainSASL, explainACL, explainVersion, explainTLS, explainEOF, explainNetwork} {
+		if sentinel, hint := class(err); sentinel != nil {
+			return stream.NewError("connect to Kafka", fmt.Errorf("%w: %w", sentinel, err)).Hinted("%s", hint)
+		}
+	}
+	return err
+}
+
+func explainSASL(err error) (error, string) {
+	var token *tokenError
+	switch {
+	case errors.As(err, &token):
+		return stream.ErrNotAuthenticated, "check the token endpoint, client id, client secret and scope, or the token's file"
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		return stream.ErrNotAuthenticated, "check user and password, and that the user exists for this SASL mechanism: " +
+			"each SCRAM mechanism has its own credentials"
+	case errors.Is(err, kerr.UnsupportedSaslMechanism):
+		return stream.ErrNotAuthenticated, "the broker does not offer this SASL mechanism on this port: choose one of the listener's " +
+			"sasl.enabled.mechanisms (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER)"
+	case errors.Is(err, kerr.IllegalSaslState):
+		return stream.ErrNotAuthenticated, "the broker does not expect SASL on this port: remove SASL, or use the port of a SASL listener"
+	}
+	return nil, ""
+}
+
+// acls says which right each authorization error asks for.
+var acls = [...]struct {
+	err  *kerr.Error
+	hint string
+}{
+	{kerr.TopicAuthorizationFailed, "allow the principal Read and Describe on input topics; Read, Write and Describe on snapshot, " +
+		"progress and output topics; DescribeConfigs on those that are checked"},
+	{kerr.GroupAuthorizationFailed, "allow the principal Read on the group"},
+	{kerr.TransactionalIDAuthorizationFailed, "allow the principal Write on the transactional ids of the group, as a prefixed resource"},
+	{kerr.ClusterAuthorizationFailed, "allow the principal IdempotentWrite on the cluster (brokers before 3.0 ask for it), " +
+		"or Create if a topic is to be created"},
+	{kerr.DelegationTokenAuthorizationFailed, "allow the principal Describe on the delegation token"},
+}
+
+func explainACL(err error) (error, string) {
+	for _, a := range acls {
+		if errors.Is(err, a.err) {
+			return stream.ErrNotAuthorized, a.hint
+		}
+	}
+	return nil, ""
+}
+
+func explainVersion(err error) (error, string) {
+	text := err.Error()
+	if errors.Is(err, kerr.UnsupportedVersion) || strings.Contains(text, "broker is too old") ||
+		strings.Contains(text, "request key is unknown") {
+		return stream.ErrBrokerTooOld, "upgrade the brokers to Kafka 2.5 or later (4.0 or later for the full claim), " +
+			"or remove a kgo.MaxVersions that is too low"
+	}
+	return nil, ""
+}
+
+func explainTLS(err error) (error, string) {
+	var (
+		handshake *handshakeError
+		authority x509.UnknownAuthorityError
+		name      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		header    tls.RecordHeaderError
+		alert     tls.AlertError
+	)
+	const trust = "trust the authority that signed the broker's certificate (TLS.RootCAs, ssl.truststore.location, --tls-ca)"
+	switch {
+	case errors.As(err, &authority):
+		return stream.ErrUnreachable, trust
+	case errors.As(err, &name):
+		return stream.ErrUnreachable, "use a host name that the broker's certificate is for, or set TLS.ServerName; " +
+			"only if that is impossible set ssl.endpoint.identification.algorithm to empty"
+	case errors.As(err, &invalid):
+		return stream.ErrUnreachable, "the broker's certificate is not valid, often because it has expired: renew it, and check this host's clock"
+	case errors.As(err, &header):
+		return stream.ErrUnreachable, "this port does not speak TLS: turn TLS off, or use the port of a TLS listener"
+	case errors.As(err, &alert):
+		return stream.ErrNotAuthenticated, "the broker refused the TLS handshake: give a client certificate that it trusts if it asks for one, " +
+			"and a TLS version that both sides allow"
+	case errors.As(err, &handshake) && closed(err):
+		return stream.ErrUnreachable, "the broker closed the connection during the TLS handshake, as a port that does not speak TLS does: " +
+			"turn TLS off, or use the port of a TLS listener"
+	case errors.As(err, &handshake) && errors.Is(err, context.DeadlineExceeded):
+		return stream.ErrUnreachable, "the connection was made and the TLS handshake had no answer within the time allowed: " +
+			"this port may be one that does not speak TLS; turn TLS off, or use the port of a TLS listener"
+	case strings.Contains(err.Error(), "tls alert record"):
+		return stream.ErrUnreachable, "this port speaks TLS and the client does not: turn TLS on, or use the port of a plaintext listener"
+	}
+	return nil, ""
+}
+
+// closed reports whether err is a connection that the other side ended.
+func closed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+func explainEOF(err error) (error, string) {
+	var first *kgo.ErrFirstReadEOF
+	switch {
+	case !errors.As(err, &first):
+		return nil, ""
+	case strings.Contains(first.Error(), "is SASL missing"):
+		return stream.ErrNotAuthenticated, "the broker closed the connection at the first request, as one that asks for SASL does: " +
+			"set SASL, or use the port of a listener without it"
+	}
+	return stream.ErrUnreachable, "the broker closed the connection at once, as a TLS port does with a plaintext client, " +
+		"and a port of another protocol with any: check TLS and the port"
+}
+
+func explainNetwork(err error) (error, string) {
+	var (
+		dns *net.DNSError
+		op  *net.OpError
+	)
+	switch {
+	case errors.As(err, &dns):
+		return stream.ErrUnreachable, "the host name " + dns.Name + " does not resolve: check its spelling and the name service"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return stream.ErrUnreachable, "nothing listens on that address: check host and port, and that the broker runs"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &op) && op.Timeout():
+		return stream.ErrUnreachable, "no answer within the time allowed: check host, port, firewall and routes, or allow more time"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return stream.ErrUnreachable, "there is no route to that address: check host, network and VPN"
+	case closed(err):
+		return stream.ErrUnreachable, "the connection was cut: check that the port is Kafka's, and the broker's log"
+	case errors.As(err, &op):
+		return stream.ErrUnreachable, "check host and port"
+	}
+	return nil, ""
+}
