@@ -200,7 +200,8 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 
 // refused tells the hooks and the log.
 func (w *Writer) refused(b *batch, c class, err error) {
-	final := c == classGone || c == classReplaced || c == classInput || c == classFatal
+	final := c == classGone || c == classReplaced || c == classInput || c == classFatal ||
+		c == classFence && w.fences+1 >= maxFences
 	w.c.Logger.Warn("transaction did not commit", "cause", c.String(), "code", codeOf(err), "attempt", b.attempts,
 		"offset", b.next.Next, "generation", b.token.Generation, "final", final, "err", err)
 	for _, h := range w.c.Hooks {
