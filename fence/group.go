@@ -26,6 +26,7 @@ type Group struct {
 	session  *session
 	client   *kgo.Client
 	ctx      context.Context // carries the rule switches of the run; it is never cancelled by us
+	ready    chan struct{}   // closed when client and session are set
 
 	mu      sync.Mutex
 	counter int64
@@ -43,7 +44,7 @@ type Group struct {
 func NewGroup(assigned func(context.Context, *Ownership), released func(o *Ownership, lost bool)) *Group {
 	return &Group{
 		assigned: assigned, released: released, session: newSession(),
-		owned: map[stream.Partition]*Ownership{},
+		owned: map[stream.Partition]*Ownership{}, ready: make(chan struct{}),
 	}
 }
 
@@ -110,6 +111,7 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	g.session.ask = func(ctx context.Context, member string, generation int32) error {
 		return wire.Heartbeat(ctx, cl, s.Group, member, s.InstanceID, generation)
 	}
+	close(g.ready)
 	return cl, nil
 }
 
@@ -257,7 +259,10 @@ func each(os []*Ownership, do func(*Ownership)) {
 	wg.Wait()
 }
 
+// onAssigned, like the other callbacks, first waits until NewClient is done: the client joins the
+// group while it is being made, and a quick group answers before the session knows the client.
 func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
+	<-g.ready
 	defer g.session.wake()
 	stale := g.takeStale()
 	each(stale, func(o *Ownership) { g.released(o, true) })
@@ -281,6 +286,7 @@ func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]
 }
 
 func (g *Group) onRevoked(_ context.Context, _ *kgo.Client, removed map[string][]int32) {
+	<-g.ready
 	defer g.session.wake()
 	liveID, generation := g.session.metadata()
 	token := Token{MemberID: liveID, Generation: generation, InstanceID: g.session.instanceID}
@@ -301,6 +307,7 @@ func (g *Group) onRevoked(_ context.Context, _ *kgo.Client, removed map[string][
 }
 
 func (g *Group) onLost(_ context.Context, _ *kgo.Client, removed map[string][]int32) {
+	<-g.ready
 	g.session.membershipEnded()
 	lost := g.take(removed)
 	each(lost, func(o *Ownership) {
