@@ -36,7 +36,7 @@ func (w *Writer) settle(b *batch) {
 			return
 		}
 		if err := w.react(ctx, b, err); err != nil {
-			b.answer(err)
+			w.failed(b, err)
 			return
 		}
 	}
@@ -68,12 +68,12 @@ func (w *Writer) committed(b *batch, at int64) {
 		Partition: w.c.Input, Next: b.next.Next, Writes: len(b.messages()), Bytes: b.bytes(),
 		Took: time.Since(b.began), ReadBack: b.readBack,
 	}
-	b.answer(nil)
 	for _, h := range w.c.Hooks {
 		if h.Committed != nil {
 			h.Committed(event)
 		}
 	}
+	b.answer(nil)
 }
 
 // produceError is the answer to the records of one transaction, nil where there was no error.
@@ -351,12 +351,7 @@ func (w *Writer) takeOut(b *batch, err error) error {
 	e := stream.NewError("write", &Refusal{Index: i, Message: q.messages[i], Err: cause}).At(w.c.Progress, -1)
 	e.Key = q.messages[i].Key
 	w.mu.Lock()
-	last := w.last
+	w.withoutLocked(b, q, e)
 	w.mu.Unlock()
-	if b.without(q, last, e) {
-		w.mu.Lock()
-		w.flying = &b.next
-		w.mu.Unlock()
-	}
 	return nil
 }
