@@ -36,7 +36,7 @@ func (w *Writer) settle(b *batch) {
 			return
 		}
 		if err := w.react(ctx, b, err); err != nil {
-			b.answer(err)
+			w.failed(b, err)
 			return
 		}
 	}
@@ -355,12 +355,7 @@ func (w *Writer) takeOut(b *batch, err error) error {
 	e := stream.NewError("write", &Refusal{Index: i, Message: q.messages[i], Err: cause}).At(w.c.Progress, -1)
 	e.Key = q.messages[i].Key
 	w.mu.Lock()
-	last := w.last
+	w.withoutLocked(b, q, e)
 	w.mu.Unlock()
-	if b.without(q, last, e) {
-		w.mu.Lock()
-		w.flying = &b.next
-		w.mu.Unlock()
-	}
 	return nil
 }
