@@ -265,7 +265,7 @@ func newFakeSession() *fakeSession {
 		defer f.mu.Unlock()
 		return f.memberID, f.generation
 	}
-	f.ask = func(context.Context, string, int32) error {
+	f.ask = func(context.Context, string, int32, stream.Partition) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.asked++

@@ -45,11 +45,11 @@ func TestStaleProcessDoesNotInitialiseAgain(t *testing.T) {
 			o := m.granted(t)
 			var expelled atomic.Bool
 			ask := m.session.ask
-			m.session.ask = func(ctx context.Context, id string, generation int32) error {
+			m.session.ask = func(ctx context.Context, id string, generation int32, on stream.Partition) error {
 				if expelled.Load() {
 					return kerr.UnknownMemberID
 				}
-				return ask(ctx, id, generation)
+				return ask(ctx, id, generation, on)
 			}
 			ctx := rule.Without(testContext(t), c.off...)
 			w, _, err := Open(ctx, p.config(t, o))
@@ -249,7 +249,8 @@ func TestUnboundOffsetIsAccepted(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer closeWriter(t, w)
-			network.set(func(kmsg.Key) fate { return swallow })
+			network.set(func(kmsg.Key) fate { return cut })
+			defer network.set(nil)
 			leave := kmsg.NewPtrLeaveGroupRequest()
 			leave.Group, leave.MemberID = p.group, o.MemberID()
 			leave.Members = []kmsg.LeaveGroupRequestMember{{MemberID: o.MemberID()}}

@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -305,7 +304,10 @@ func TestKafkaExpelledMemberIsRefusedWithoutATakeover(t *testing.T) {
 	p := at(t, kafkatest.Start(t), 3)
 	network := newTap()
 	p.member = network.config(p.k)
-	m := join(t, p, shortSession)
+	// The broker holds the successor's join for the rebalance timeout of a member that is silent.
+	session := shortSession
+	session.RebalanceTimeout = 8 * time.Second
+	m := join(t, p, session)
 	ctx := testContext(t)
 	var owned [3]*Ownership
 	for range owned {
@@ -334,9 +336,10 @@ func TestKafkaExpelledMemberIsRefusedWithoutATakeover(t *testing.T) {
 		}
 		return pass
 	})
+	defer network.set(nil)
 	other := p
 	other.member = nil
-	successor := join(t, other, shortSession)
+	successor := join(t, other, session)
 	for range owned {
 		successor.granted(t)
 	}
@@ -360,5 +363,3 @@ func TestKafkaExpelledMemberIsRefusedWithoutATakeover(t *testing.T) {
 		})
 	}
 }
-
-var _ = context.Background

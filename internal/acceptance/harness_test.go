@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-
 // patience bounds every wait for an event: it is far above what a healthy run takes, so that only a
 // hang meets it.
 const patience = 90 * time.Second
@@ -203,13 +202,14 @@ func producer(t *testing.T, c *kafkatest.Cluster) *kgo.Client {
 	return c.Client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
 }
 
-// readAll reads a topic up to its present end, as isolation has it.
+// readAll reads a topic up to its high watermark, as isolation has it. It waits for open transactions
+// below that: the last commit may not be visible yet when its writer has been told of it.
 func readAll(t *testing.T, c *kafkatest.Cluster, topic string, isolation kgo.IsolationLevel) (rs []*kgo.Record) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	admin := kadm.NewClient(c.Client(t))
-	ends, err := admin.ListCommittedOffsets(ctx, topic)
+	ends, err := admin.ListEndOffsets(ctx, topic)
 	if err != nil {
 		t.Fatal(err)
 	}
