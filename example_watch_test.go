@@ -35,7 +35,9 @@ func ExampleHooks() {
 			Assigned: func(e stream.Assigned) { fmt.Println("assigned", e.Partition, "committed", e.Committed) },
 			Restored: func(e stream.Restored) { fmt.Println("restored", e.Keys, "keys, folding from", e.Start) },
 			Committed: func(e stream.Committed) {
-				fmt.Println("committed offset", e.Next, "with", e.Writes, "snapshots")
+				if e.Writes > 0 { // the first commit fixes where a new flow begins, and has none
+					fmt.Println("committed offset", e.Next, "with", e.Writes, "snapshots")
+				}
 			},
 			Revoked: func(e stream.Released) { fmt.Println("revoked, everything committed:", e.Flushed) },
 		}},
@@ -46,7 +48,6 @@ func ExampleHooks() {
 	fmt.Println("run:", err)
 	// Output:
 	// assigned visits/0 committed -1
-	// committed offset 0 with 0 snapshots
 	// restored 0 keys, folding from 0
 	// committed offset 2 with 2 snapshots
 	// revoked, everything committed: true
