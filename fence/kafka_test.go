@@ -36,11 +36,12 @@ func at(t *testing.T, c *kafkatest.Cluster, partitions int32) place {
 
 // clusters are the two protocols of transactions: with an epoch for each, and without.
 var clusters = []struct {
-	name string
-	open func(t *testing.T) *kafkatest.Cluster
+	name    string
+	version int16
+	open    func(t *testing.T) *kafkatest.Cluster
 }{
-	{"transaction.version 2", func(t *testing.T) *kafkatest.Cluster { return kafkatest.Start(t) }},
-	{"transaction.version 1", func(t *testing.T) *kafkatest.Cluster {
+	{"transaction.version 2", 2, func(t *testing.T) *kafkatest.Cluster { return kafkatest.Start(t) }},
+	{"transaction.version 1", 1, func(t *testing.T) *kafkatest.Cluster {
 		return kafkatest.New(t, kafkatest.Options{TransactionVersion: 1})
 	}},
 }
@@ -51,6 +52,13 @@ func TestKafkaWriter(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			broker := c.open(t)
+			f, err := wire.LookupFeatures(testContext(t), broker.Client(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stock := kafkatest.Version() == kafkatest.DefaultVersion; stock && f.TransactionVersion != c.version {
+				t.Fatalf("features %+v", f)
+			}
 			for name, check := range map[string]func(*testing.T, place){
 				"commits records and offset":       checkCommits,
 				"takeover of an open transaction":  checkTakeover,
@@ -360,6 +368,23 @@ func TestKafkaExpelledMemberIsRefusedWithoutATakeover(t *testing.T) {
 			if state, progress, _ := p.restored(t, int32(n)); n < 2 && state["k"] != "seed" || n == 2 && progress.Sequence != 0 {
 				t.Errorf("state %v, progress %+v", state, progress)
 			}
+		})
+	}
+}
+
+// Under KIP-848 the group is asked in another way before an id is initialised again.
+func TestKafkaServerSideProtocol(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Start(t)
+	for name, check := range map[string]func(*testing.T, place){
+		"commits records and offset": checkCommits,
+		"producer fence":             checkProducerFence,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := at(t, broker, 1)
+			p.memberOpts = []kgo.Opt{kgo.ServerSideBalancer()}
+			check(t, p)
 		})
 	}
 }

@@ -29,6 +29,7 @@ type place struct {
 	group, input, progress string
 	// member, if set, is the connection of members in place of k, and txn that of writers.
 	member, txn *kafka.Config
+	memberOpts  []kgo.Opt
 }
 
 // patience bounds every wait of the tests; none of them ends by it unless it fails.
@@ -128,7 +129,7 @@ func join(t testing.TB, p place, s Session, opts ...kgo.Opt) *member {
 	if s.HeartbeatInterval == 0 {
 		s.HeartbeatInterval = 100 * time.Millisecond
 	}
-	cl, err := m.NewClient(context.Background(), k, s, append([]kgo.Opt{kgo.ConsumeTopics(p.input)}, opts...)...)
+	cl, err := m.NewClient(context.Background(), k, s, append(append([]kgo.Opt{kgo.ConsumeTopics(p.input)}, p.memberOpts...), opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -243,7 +243,8 @@ func (o *Ownership) confirm(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = o.session.ask(ctx, o.memberID, t.Generation, o.partition)
+		// The token has the grant's member id, unless the rule that makes it so is switched off.
+		err = o.session.ask(ctx, t.MemberID, t.Generation, o.partition)
 		switch {
 		case err == nil, errors.Is(err, kerr.RebalanceInProgress), errors.Is(err, kerr.IllegalGeneration),
 			errors.Is(err, kerr.StaleMemberEpoch), errors.Is(err, kerr.UnstableOffsetCommit):

@@ -11,6 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
 )
 
+// textColumns is the width of running text.
+const textColumns = 78
+
 const (
 	green = "\x1b[32m"
 	red   = "\x1b[31m"
@@ -20,13 +23,13 @@ const (
 // printVerdict prints the table, what was found, the claim and how to run the same again.
 func (a *app) printVerdict(f demoFlags, r demo.Result, d demo.Details) error {
 	w := a.stdout
-	fmt.Fprintf(w, "\nA reader outside the members recomputed every key from the input:\n\n")
+	fmt.Fprintf(w, "\nA reader outside the members has recomputed every key from the input:\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, value any, says string) { fmt.Fprintf(table, "  %s\t%v\t%s\n", name, value, says) }
 	row("events", r.Events, "in the input")
-	row("keys", r.Keys, "compared, each event by event")
+	row("keys", r.Keys, "compared, event by event")
 	row("takeovers", r.Takeovers, "initialisations that found another's epoch")
-	row("refused", r.Refused, "answers by which the broker refused a stale write, seen on the wire")
+	row("refused", r.Refused, "stale writes that the broker refused, seen on the wire")
 	row("lost", r.Lost, lostSays(d))
 	row("repeated", r.Repeated, repeatedSays(d))
 	row("outputs", d.Audit.Outputs, fmt.Sprintf("for %d events; repeats are allowed (at-least-once)", r.Events))
@@ -35,10 +38,10 @@ func (a *app) printVerdict(f demoFlags, r demo.Result, d demo.Details) error {
 		return err
 	}
 	printFindings(w, d)
-	fmt.Fprintf(w, "\n%s\n", a.verdictLine(f, r))
+	fmt.Fprintf(w, "\n%s\n", wrap(a.verdictLine(f, r), textColumns))
 	if f.sabotage == "" {
 		for _, c := range d.Claims {
-			fmt.Fprintf(w, "\n%s\n", wrap(c.String(), 96))
+			fmt.Fprintf(w, "\n%s\n", wrap(c.String(), textColumns))
 		}
 	}
 	_, err := fmt.Fprintf(w, "\nThe same input and faults again: %s\n", f.again(r))
@@ -111,7 +114,7 @@ func (a *app) verdictLine(f demoFlags, r demo.Result) string {
 		if a.color(a.stdout) {
 			word = color + word + plain
 		}
-		return word + "  " + text
+		return word + ": " + text
 	}
 	switch {
 	case f.plain && damaged:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/snapshot"
 	"github.com/holdfast-go/holdfast/stream"
@@ -56,6 +57,9 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		found.committed = w.committed
 		policy := w.m.cfg.Start
 		v, start, err := decide(found.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
+		if c := found.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
+			v, start, err = begin, c, nil
+		}
 		if err != nil {
 			return 0, w.located(err)
 		}
@@ -114,6 +118,9 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 				err = fmt.Errorf("progress record of %d inputs, the flow has 1: %w", len(progress.Inputs), stream.ErrCorruptSnapshot)
 			}
 			if err != nil {
+				if !errors.Is(err, stream.ErrCorruptSnapshot) {
+					err = fmt.Errorf("%w: %w", stream.ErrCorruptSnapshot, err)
+				}
 				return w.corrupt(r, err)
 			}
 			f.progress, f.progressAt = &progress, r.Offset

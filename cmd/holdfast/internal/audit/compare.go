@@ -235,10 +235,13 @@ func union(sets ...map[int64]bool) int {
 }
 
 func (c *comparison) report(committed func(partition int32) int64) Report {
-	for _, name := range slices.Sorted(maps.Keys(c.learners)) {
+	names := slices.Sorted(maps.Keys(c.learners))
+	for _, name := range names { // states first, so that examples are of them if there are any
 		lessons := c.learners[name]
 		c.checkState(name, lessons, committed(lessons[0].partition))
-		c.checkOutputs(name, lessons)
+	}
+	for _, name := range names {
+		c.checkOutputs(name, c.learners[name])
 	}
 	r := Report{
 		Events: len(c.known), Keys: len(c.learners), Outputs: c.outputs, Examples: c.examples,

@@ -34,7 +34,7 @@ func (r *run) overwrite(ctx context.Context) error {
 	if err := r.takenOver(ctx, partition, after, stale.name); err != nil {
 		return err
 	}
-	err = r.step(ctx, "newer snapshots of every key", func(v view) bool { return v.committed[partition] > from+16*learners })
+	err = r.step(ctx, "newer snapshots of every key", func(v view) bool { return v.committed[partition] > from+3*foldedWell })
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,7 @@ type written struct {
 // that there is load for as long as faults are made. It is safe for concurrent use.
 type generator struct {
 	client *kgo.Client
-	topic  string
-	atMost int // stops by itself there; 0: finish decides
+	atMost int // stops by itself there
 	atEach int // events a tick
 	wanted int
 
@@ -42,18 +41,17 @@ type generator struct {
 // The pace of the input.
 const (
 	tickEvery  = 20 * time.Millisecond
-	runsAbout  = 20 * time.Second
-	eventsOver = 40 // the generator stops at this many times the events asked for, whatever happens
+	eventsOver = 1_000_000 // the generator stops so far above the events asked for, whatever happens
 )
 
-func newGenerator(p *place, events int) (*generator, error) {
+func newGenerator(p *place, events, perSecond int) (*generator, error) {
 	cl, err := p.kafka.Client(kgo.DefaultProduceTopic(p.Input), kgo.ProducerLinger(0))
 	if err != nil {
 		return nil, err
 	}
 	return &generator{
-		client: cl, topic: p.Input, wanted: events, atMost: events * eventsOver,
-		atEach:   max(1, int(int64(events)*int64(tickEvery)/int64(runsAbout))),
+		client: cl, wanted: events, atMost: events + eventsOver,
+		atEach:   max(1, perSecond*int(tickEvery)/int(time.Second)),
 		learners: map[string][]written{}, events: map[int64]written{}, ends: map[int32]int64{},
 		finishing: make(chan struct{}), done: make(chan struct{}),
 	}, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/audit"
 	"github.com/holdfast-go/holdfast/devbroker"
+	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -39,6 +40,7 @@ type place struct {
 
 	transactionVersion int // finalized feature, 0: none
 
+	dial   wiretap.Dial // to a broker, with TLS if it speaks TLS
 	client *kgo.Client
 	admin  *kadm.Client
 	close  []func() error // in reverse order
@@ -73,6 +75,11 @@ func (p *place) connect(o Options) error {
 	}
 	p.client, p.admin = cl, kadm.NewClient(cl)
 	p.close = append(p.close, func() error { cl.Close(); return nil })
+	dial, ok := cl.OptValue(kgo.Dialer).(wiretap.Dial)
+	if !ok {
+		return fmt.Errorf("the client has no dialer that a tap could use")
+	}
+	p.dial = dial
 	return nil
 }
 
@@ -80,7 +87,7 @@ func (p *place) connect(o Options) error {
 func (p *place) embed(keep string, logger *slog.Logger) error {
 	dir := keep
 	if dir == "" {
-		temporary, err := os.MkdirTemp("", "holdfast-demo-")
+		temporary, err := os.MkdirTemp("", "holdfast-")
 		if err != nil {
 			return fmt.Errorf("make a directory for the broker: %w", err)
 		}
@@ -93,7 +100,7 @@ func (p *place) embed(keep string, logger *slog.Logger) error {
 	}
 	p.close = append(p.close, b.Close)
 	p.kafka, p.embedded = b.Kafka(), true
-	p.where = fmt.Sprintf("embedded broker on %s, data in %s", b.Addr(), filepath.Clean(dir))
+	p.where = fmt.Sprintf("embedded broker on %s, on disk in %s", b.Addr(), filepath.Clean(dir))
 	return nil
 }
 

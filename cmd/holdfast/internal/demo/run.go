@@ -17,7 +17,7 @@ import (
 // is passed.
 const (
 	stepTimeout    = 45 * time.Second
-	drainStall     = 12 * time.Second // no commit for so long: nobody folds the rest
+	drainStall     = 10 * time.Second // no commit for so long: nobody folds the rest
 	drainTimeout   = 15 * time.Second
 	auditTimeout   = 60 * time.Second
 	restartsMost   = 4
@@ -68,7 +68,7 @@ func (r *run) all(ctx context.Context) (Result, Details, error) {
 	defer helpers.Wait()
 	defer cancel()
 	var err error
-	if r.generator, err = newGenerator(r.place, r.o.Events); err != nil {
+	if r.generator, err = newGenerator(r.place, r.o.Events, r.o.Pace); err != nil {
 		return Result{}, Details{}, err
 	}
 	if r.watch, err = newWatch(r.place); err != nil {
@@ -136,7 +136,7 @@ func (r *run) within(ctx context.Context, limit time.Duration, look func(view) b
 
 // startMember starts one more member process, behind a tap of its own.
 func (r *run) startMember() (*process, error) {
-	t, err := newTap(r.place.brokers)
+	t, err := newTap(r.place.brokers, r.place.dial)
 	if err != nil {
 		return nil, err
 	}
