@@ -53,7 +53,7 @@ func testGenerationFence(t *testing.T, first []string, value string, writes int)
 	if err := before.stop(); err != nil {
 		t.Fatal(err)
 	}
-	owner := start(t, t.Context(), "owner", through(tap, conf))
+	owner := start(t, t.Context(), "owner", behind(tap, conf))
 	await(owner, 0, any1[stream.Restored])
 	next := int64(1)
 	if len(first) > 0 {
