@@ -21,6 +21,7 @@ const (
 	drainTimeout   = 15 * time.Second
 	auditTimeout   = 60 * time.Second
 	restartsMost   = 4
+	loadShare      = 20 // faults begin when the twentieth part of the input is folded
 	progressEvery  = 100 * time.Millisecond
 	committedEvery = 100 * time.Millisecond
 )
@@ -101,13 +102,22 @@ func (r *run) faults(ctx context.Context) error {
 	}
 	v, _ := r.journal.view()
 	r.note("%d member processes fold %d partitions: %s", r.o.Schedule.members, partitions, r.holdings(v))
-	if err := r.step(ctx, "the first commits of all partitions", func(v view) bool { return len(v.committed) == partitions }); err != nil {
+	if err := r.step(ctx, "commits of all partitions under load", r.underway); err != nil {
 		return err
 	}
 	if err := r.o.Schedule.faults(ctx, r); err != nil {
 		return fmt.Errorf("the schedule %s did not come about: %w", r.o.Schedule.Name, err)
 	}
 	return nil
+}
+
+// underway reports whether every partition commits and a part of the input is folded.
+func (r *run) underway(v view) bool {
+	folded := int64(0)
+	for _, at := range v.committed {
+		folded += at
+	}
+	return len(v.committed) == partitions && folded >= int64(r.o.Events/loadShare)
 }
 
 // note tells what happened, with the time since the start.
