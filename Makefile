@@ -61,5 +61,5 @@ demo: ## show a stale writer refused, on the embedded broker
 example-flights: ## run the flights example
 	@go run ./examples/flights
 
-bench-smoke: ## run every benchmark once, to see that it works
-	@$(call each,go test -run '^$$$$' -bench . -benchtime 1x ./...)
+bench-smoke: setup-kafka ## the product beside a bare franz-go loop on real Kafka, one round
+	@go run ./bench -rounds 1

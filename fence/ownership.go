@@ -175,7 +175,7 @@ func (o *Ownership) Token(ctx context.Context) (Token, error) {
 			return Token{}, o.lost("the member rejoined under another id")
 		}
 	}
-	if liveID == "" || generation < 0 { // I8: such a commit would not be checked by the broker
+	if liveID == "" || generation < o.session.leastGeneration() { // I8: the broker would not check such a commit
 		return Token{}, o.lost("the member has no generation")
 	}
 	return Token{MemberID: liveID, Generation: generation, InstanceID: o.session.instanceID}, nil
@@ -243,11 +243,14 @@ func (o *Ownership) confirm(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = o.session.ask(ctx, o.memberID, t.Generation)
+		// The token has the grant's member id, unless the rule that makes it so is switched off.
+		err = o.session.ask(ctx, t.MemberID, t.Generation, o.partition)
 		switch {
-		case err == nil, errors.Is(err, kerr.RebalanceInProgress), errors.Is(err, kerr.IllegalGeneration):
+		case err == nil, errors.Is(err, kerr.RebalanceInProgress), errors.Is(err, kerr.IllegalGeneration),
+			errors.Is(err, kerr.StaleMemberEpoch), errors.Is(err, kerr.UnstableOffsetCommit):
 			return nil // the group knows the member; a generation that moved on is R7's matter
-		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.GroupIDNotFound):
+		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.GroupIDNotFound),
+			errors.Is(err, kerr.FencedMemberEpoch):
 			lost := o.lost("the group does not know the member any more (%v)", err)
 			o.Lose(lost)
 			return lost

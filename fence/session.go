@@ -7,6 +7,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 // session is what all ownerships of one group member share: the live token, the join number, and
@@ -18,8 +21,9 @@ type session struct {
 	rebalanceTimeout time.Duration
 
 	metadata func() (memberID string, generation int32)
-	// ask sends one request that the group answers under memberID (classic: Heartbeat).
-	ask func(ctx context.Context, memberID string, generation int32) error
+	// ask sends one request about p that the group answers under memberID: Heartbeat in a classic
+	// group, OffsetFetch under KIP-848, where a heartbeat of ours would be taken for the member's.
+	ask func(ctx context.Context, memberID string, generation int32, p stream.Partition) error
 	now func() time.Time
 
 	mu       sync.Mutex
@@ -27,6 +31,9 @@ type session struct {
 	answered time.Time     // when the newest answered request of the member was sent
 	joinSent time.Time     // when the JoinGroup was sent that has not been answered; zero: none
 	changed  chan struct{} // closed and replaced when any of this or the token may have changed
+	// serverSide: the group was last answered under KIP-848. A client that was asked to use it falls
+	// back to the classic protocol on brokers without it, so only what is on the wire tells.
+	serverSide bool
 }
 
 func newSession() *session {
@@ -90,6 +97,8 @@ var (
 	joinKey      = int16(kmsg.JoinGroup)
 	syncKey      = int16(kmsg.SyncGroup)
 	heartbeatKey = int16(kmsg.Heartbeat)
+	// consumerHeartbeatKey is the one request of a member under KIP-848.
+	consumerHeartbeatKey = int16(kmsg.ConsumerGroupHeartbeat)
 )
 
 // OnBrokerWrite implements kgo.HookBrokerWrite: it sees when a JoinGroup leaves.
@@ -105,7 +114,7 @@ func (s *session) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, timeT
 // OnBrokerE2E implements kgo.HookBrokerE2E: it sees when an answered request was sent. The clock is
 // the monotonic one, so that a stopped process or a changed wall clock does not mislead it.
 func (s *session) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
-	if key != joinKey && key != syncKey && key != heartbeatKey {
+	if key != joinKey && key != syncKey && key != heartbeatKey && key != consumerHeartbeatKey {
 		return
 	}
 	s.mu.Lock()
@@ -114,9 +123,34 @@ func (s *session) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E
 		s.joinSent = time.Time{}
 	}
 	if e2e.WriteErr == nil && e2e.ReadErr == nil {
+		s.serverSide = key == consumerHeartbeatKey
 		if sent := s.now().Add(-e2e.DurationE2E()); sent.After(s.answered) {
 			s.answered = sent
 		}
 	}
 	s.wakeLocked()
+}
+
+// leastGeneration is the least generation of a member: under KIP-848, 0 is that of one that joins.
+func (s *session) leastGeneration() int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serverSide {
+		return 1
+	}
+	return 0
+}
+
+// askThrough returns ask over the member's client.
+func (s *session) askThrough(cl *kgo.Client) func(context.Context, string, int32, stream.Partition) error {
+	return func(ctx context.Context, memberID string, generation int32, p stream.Partition) error {
+		s.mu.Lock()
+		serverSide := s.serverSide
+		s.mu.Unlock()
+		if !serverSide {
+			return wire.Heartbeat(ctx, cl, s.group, memberID, s.instanceID, generation)
+		}
+		_, err := wire.FetchUnstableOffset(ctx, cl, s.group, wire.Member{ID: memberID, Generation: generation}, p, [16]byte{})
+		return err
+	}
 }

@@ -68,12 +68,12 @@ func (w *Writer) committed(b *batch, at int64) {
 		Partition: w.c.Input, Next: b.next.Next, Writes: len(b.messages()), Bytes: b.bytes(),
 		Took: time.Since(b.began), ReadBack: b.readBack,
 	}
-	b.answer(nil)
 	for _, h := range w.c.Hooks {
 		if h.Committed != nil {
 			h.Committed(event)
 		}
 	}
+	b.answer(nil) // after the hooks, so that whoever waited finds them called
 }
 
 // produceError is the answer to the records of one transaction, nil where there was no error.
@@ -173,7 +173,10 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 			return w.lose(b, fmt.Errorf("generation %d was refused while draining: %w", b.token.Generation, err))
 		}
 		if _, err := w.own.NextToken(ctx, b.token); err != nil {
-			return w.lose(b, err)
+			if errors.Is(err, stream.ErrOwnershipLost) {
+				return w.lose(b, err)
+			}
+			return stream.NewError("commit", err).At(w.c.Input, b.next.Next) // closed meanwhile
 		}
 		return nil
 	case classRecord:

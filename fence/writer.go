@@ -194,7 +194,9 @@ func sizeOf(m stream.Message) int64 {
 // run is the writer's goroutine: one transaction at a time until the writer ends.
 func (w *Writer) run() {
 	defer func() {
+		<-w.turn
 		w.dispose()
+		w.turn <- struct{}{}
 		w.opener.rest()
 		close(w.done)
 	}()

@@ -3,6 +3,7 @@ package acceptance
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -20,6 +21,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The tests wait for brokers and timeouts most of the time: more of them than there are cores
+	// go side by side. -parallel on the command line still wins.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	kafkatest.Main(m, kafkatest.Child{Name: "flow", Run: runFlowChild})
 }
 

@@ -118,6 +118,9 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 				err = fmt.Errorf("progress record of %d inputs, the flow has 1: %w", len(progress.Inputs), stream.ErrCorruptSnapshot)
 			}
 			if err != nil {
+				if !errors.Is(err, stream.ErrCorruptSnapshot) {
+					err = fmt.Errorf("%w: %w", stream.ErrCorruptSnapshot, err)
+				}
 				return w.corrupt(r, err)
 			}
 			f.progress, f.progressAt = &progress, r.Offset
