@@ -34,6 +34,7 @@ type run struct {
 	generator *generator
 	watch     *watch
 	started   time.Time
+	fail      context.CancelCauseFunc // ends the run, when no member is left to fold
 
 	display sync.Mutex // one call of Display at a time
 
@@ -49,7 +50,9 @@ type run struct {
 
 // Run makes one run and returns its verdict. An error means that there is none.
 func Run(ctx context.Context, o Options) (Result, Details, error) {
-	r := &run{o: o, journal: newJournal(), alive: map[string]*process{}, started: time.Now()}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	r := &run{fail: fail, o: o, journal: newJournal(), alive: map[string]*process{}, started: time.Now()}
 	p, err := openPlace(ctx, o)
 	if err != nil {
 		return Result{}, Details{}, err
@@ -187,7 +190,11 @@ func (r *run) supervise(p *process) {
 	if again {
 		r.restarts++
 	}
+	alone := len(r.alive) == 0 && !r.finishing && !again && why != nil
 	r.mu.Unlock()
+	if alone {
+		r.fail(fmt.Errorf("every member has stopped by itself, the last one with: %w", why))
+	}
 	r.journal.add(p.name, report{What: didStop})
 	if why == nil {
 		return
