@@ -58,6 +58,9 @@ func (r *run) landStale(ctx context.Context, stale *process, old *wiretap.Fault,
 		return err
 	}
 	r.note("%s has written newer snapshots and committed offset %d", owner.name, v.committed[partition])
+	// The one old snapshot is enough: the progress record that follows it would show the next owner
+	// that something is wrong, if it landed as well.
+	stale.tap.Fault(wiretap.HoldRequest, producing(r.place.topics[r.place.Snapshots]))
 	if err := wake(stale.cmd.Process); err != nil {
 		return err
 	}

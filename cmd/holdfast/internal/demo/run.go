@@ -78,9 +78,13 @@ func (r *run) all(ctx context.Context) (Result, Details, error) {
 	if r.watch, err = newWatch(r.place); err != nil {
 		return Result{}, Details{}, err
 	}
-	helpers.Go(func() { r.generator.run(background, r.o.Seed) })
 	helpers.Go(func() { r.watch.run(background) })
 	helpers.Go(func() { r.showProgress(background) })
+	if err := r.startMembers(ctx); err != nil {
+		r.generator.client.Close()
+		return Result{}, Details{}, err
+	}
+	helpers.Go(func() { r.generator.run(background, r.o.Seed) })
 	if err := r.faults(ctx); err != nil {
 		return Result{}, Details{}, err
 	}
@@ -90,8 +94,8 @@ func (r *run) all(ctx context.Context) (Result, Details, error) {
 	return r.verdict(ctx)
 }
 
-// faults starts the members and makes the schedule's faults.
-func (r *run) faults(ctx context.Context) error {
+// startMembers starts the members and waits until each has its share.
+func (r *run) startMembers(ctx context.Context) error {
 	for range r.o.Schedule.members {
 		if _, err := r.startMember(); err != nil {
 			return err
@@ -105,6 +109,11 @@ func (r *run) faults(ctx context.Context) error {
 	}
 	v, _ := r.journal.view()
 	r.note("%d member processes fold %d partitions: %s", r.o.Schedule.members, partitions, r.holdings(v))
+	return nil
+}
+
+// faults makes the schedule's faults, once there is load.
+func (r *run) faults(ctx context.Context) error {
 	if err := r.step(ctx, "commits of all partitions under load", r.underway); err != nil {
 		return err
 	}
