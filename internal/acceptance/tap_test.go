@@ -39,6 +39,7 @@ type sightID struct {
 // sight is one request that was seen on the wire, and the code of its answer.
 type sight struct {
 	wiretap.Request
+	place    int // on the wire, for mark
 	req      kmsg.Request
 	answered bool
 	code     int16         // the first that is not 0
@@ -87,7 +88,7 @@ func (w *tap) request(r wiretap.Request) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := &sight{Request: r, req: req}
+	s := &sight{Request: r, place: len(w.sights), req: req}
 	w.sights = append(w.sights, s)
 	w.byID[sightID{r.Upstream, r.Conn, r.CorrelationID}] = s
 	w.growLocked()
