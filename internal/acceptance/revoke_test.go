@@ -34,7 +34,7 @@ func beforeHandover(t *testing.T, ctx context.Context, from int64, budget time.D
 	h.input = c.CreateTopic(t, kafkatest.UniqueName("input"), 2, nil)
 	h.group = h.input + "-flow"
 	h.produce(0, 10)
-	conf := through(short(config(c.Addrs, h.group, h.input)), h.a, "A")
+	conf := tapped(short(config(c.Addrs, h.group, h.input)), h.a, "A")
 	conf.Commit.RevokeBudget = budget
 	conf.Fold = h.gate.fold
 	h.flowA = start(t, ctx, "A", conf)
@@ -55,7 +55,7 @@ func (h *handover) produce(from, to int) {
 func (h *handover) begin(ctx context.Context) {
 	h.t.Helper()
 	mark := h.a.mark()
-	h.flowB = start(h.t, ctx, "B", through(short(config(h.c.Addrs, h.group, h.input)), h.b, "B"))
+	h.flowB = start(h.t, ctx, "B", tapped(short(config(h.c.Addrs, h.group, h.input)), h.b, "B"))
 	var kept []int32
 	told := h.a.awaitSeen("an assignment of one partition", mark, 1, isRequest[*kmsg.SyncGroupRequest](func(s sight) bool {
 		kept = assignment(s.resp)

@@ -35,7 +35,7 @@ func expelled(t *testing.T, ctx context.Context, holdInit bool) (r *rejoin, init
 	r.group = r.input + "-flow"
 	r.produce(0, 10)
 
-	conf := through(short(config(c.Addrs, r.group, r.input)), r.a, "A")
+	conf := tapped(short(config(c.Addrs, r.group, r.input)), r.a, "A")
 	conf.Fold = r.gate.fold
 	r.flowA = start(t, ctx, "A", conf)
 	t.Cleanup(r.gate.open) // before the flow is ended: a fold that waits would keep it from ending
@@ -50,7 +50,7 @@ func expelled(t *testing.T, ctx context.Context, holdInit bool) (r *rejoin, init
 		init = r.b.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.InitProducerID))
 		t.Cleanup(init.Lift)
 	}
-	r.flowB = start(t, ctx, "B", through(short(config(c.Addrs, r.group, r.input)), r.b, "B"))
+	r.flowB = start(t, ctx, "B", tapped(short(config(c.Addrs, r.group, r.input)), r.b, "B"))
 	caught(t, r.holdJoin, 1)
 	awaitExpelled(t, c, r.group, "A")
 	produce(t, producer(t, c), r.input, 1, 3, 10, 20)

@@ -272,8 +272,8 @@ func idOf(group string, partition int32) string {
 	return fence.TransactionalID(group, group+"-snapshots", partition)
 }
 
-// through takes a flow's connections through a tap, under a client id by which the group knows it.
-func through(c holdfast.Config[tally], w *tap, clientID string) holdfast.Config[tally] {
+// tapped takes a flow's connections through a tap, under a client id by which the group knows it.
+func tapped(c holdfast.Config[tally], w *tap, clientID string) holdfast.Config[tally] {
 	c.Kafka.Opts = append(c.Kafka.Opts, kgo.Dialer(w.Dialer()), kgo.ClientID(clientID))
 	c.Logger = slog.New(slog.NewTextHandler(w.t.Output(), nil)).With("member", clientID)
 	return c
