@@ -37,6 +37,7 @@ type childConfig struct {
 	Via          map[string]string // advertised address → address to dial
 	Off          []rule.Name
 	Unfenced     bool
+	TellFolds    bool // "folded <partition> <offset>", when a fold returns
 }
 
 // startChild runs a flow in a process that can be killed and stopped.
@@ -62,6 +63,11 @@ func runFlowChild(ctx context.Context, p *kafkatest.Parent) error {
 		c.Fold = holdfast.Chain(fold, func(_ context.Context, k *holdfast.Key[tally], r stream.Record) error {
 			k.Emit(stream.Message{Topic: arg.Outputs[0], Key: r.Key, Value: r.Value})
 			return nil
+		})
+	}
+	if arg.TellFolds {
+		c.Fold = holdfast.Chain(c.Fold, func(_ context.Context, _ *holdfast.Key[tally], r stream.Record) error {
+			return p.Event("folded %d %d", r.Partition, r.Offset)
 		})
 	}
 	if len(arg.Via) > 0 {
