@@ -37,6 +37,7 @@ type childConfig struct {
 	Via          map[string]string // advertised address → address to dial
 	Off          []rule.Name
 	Unfenced     bool
+	Short        bool // timings: see short
 	TellFolds    bool // "folded <partition> <offset>", when a fold returns
 }
 
@@ -54,6 +55,9 @@ func runFlowChild(ctx context.Context, p *kafkatest.Parent) error {
 		return err
 	}
 	c := config(arg.Addrs, arg.Group, arg.Input)
+	if arg.Short {
+		c = short(c)
+	}
 	c.Outputs = arg.Outputs
 	c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if arg.Unfenced {
