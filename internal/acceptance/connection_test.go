@@ -22,8 +22,8 @@ import (
 
 // permission is one ACL of the list in SECURITY.md: what a flow needs, and nothing more.
 type permission struct {
-	name  string // in the list
-	words []string
+	name  string   // in the list
+	words []string // of the error without it
 	allow func(b *bench, output string) *kadm.ACLBuilder
 }
 
@@ -41,14 +41,14 @@ var (
 
 // permissions is the list. Describe comes with Read and with Write.
 var permissions = []permission{
-	{"Read on the input topic", []string{"Read", "input"}, onTopic(inputOf, kadm.OpRead)},
-	{"DescribeConfigs on the input topic", []string{"DescribeConfigs"}, onTopic(inputOf, kadm.OpDescribeConfigs)},
-	{"Read on the snapshot topic", []string{"Read", "snapshots"}, onTopic(snapshotsOf, kadm.OpRead)},
+	{"Read on the input topic", []string{"--operation Read", "input topic"}, onTopic(inputOf, kadm.OpRead)},
+	{"DescribeConfigs on the input topic", []string{"--operation DescribeConfigs", "input topic"}, onTopic(inputOf, kadm.OpDescribeConfigs)},
+	{"Read on the snapshot topic", []string{"--operation Read", "snapshots"}, onTopic(snapshotsOf, kadm.OpRead)},
 	{"Write on the snapshot topic", []string{"Write", "snapshots"}, onTopic(snapshotsOf, kadm.OpWrite)},
-	{"DescribeConfigs on the snapshot topic", []string{"DescribeConfigs", "snapshots"}, onTopic(snapshotsOf, kadm.OpDescribeConfigs)},
-	{"Create on the snapshot topic", []string{"Create", "snapshots"}, onTopic(snapshotsOf, kadm.OpCreate)},
-	{"Write on the output topic", []string{"-out"}, onTopic(outputOf, kadm.OpWrite)},
-	{"DescribeConfigs on the output topic", []string{"DescribeConfigs", "-out"}, onTopic(outputOf, kadm.OpDescribeConfigs)},
+	{"DescribeConfigs on the snapshot topic", []string{"--operation DescribeConfigs", "snapshots"}, onTopic(snapshotsOf, kadm.OpDescribeConfigs)},
+	{"Create on the snapshot topic", []string{"--operation Create", "snapshots"}, onTopic(snapshotsOf, kadm.OpCreate)},
+	{"Write on the output topic", []string{"--operation Write", "output topic", "-out"}, onTopic(outputOf, kadm.OpWrite)},
+	{"DescribeConfigs on the output topic", []string{"--operation DescribeConfigs", "output topic", "-out"}, onTopic(outputOf, kadm.OpDescribeConfigs)},
 	{"Read on the group", []string{"Read", "group"}, func(b *bench, _ string) *kadm.ACLBuilder {
 		return kadm.NewACLs().Groups(b.group).ResourcePatternType(kadm.ACLPatternLiteral).Operations(kadm.OpRead)
 	}},
@@ -115,15 +115,30 @@ func (b *bench) awaitACLs(name string, n int) {
 	}
 }
 
-// The list of SECURITY.md is enough for a whole flow over TLS and SCRAM, and each of its lines is
-// needed: without it the flow stops with an error that names operation and resource.
-func TestKafkaPermissions(t *testing.T) {
-	t.Parallel()
+// secureCluster is the cluster of the tests that need listeners, users or broker settings of their
+// own: one for all of them, since each takes a JVM and seconds to start.
+func secureCluster(t *testing.T) *kafkatest.Cluster {
+	t.Helper()
 	users := map[string]string{}
 	for i := -1; i < len(permissions); i++ {
 		users[user(i)] = password
 	}
-	k := kafkatest.New(t, kafkatest.Options{Secure: true, ACLs: true, Users: users})
+	return kafkatest.New(t, kafkatest.Options{
+		Secure: true, ACLs: true, Users: users, Properties: map[string]string{"log.cleaner.backoff.ms": "100"},
+	})
+}
+
+func TestKafkaSecure(t *testing.T) {
+	t.Parallel()
+	k := secureCluster(t)
+	t.Run("permissions", func(t *testing.T) { t.Parallel(); testPermissions(t, k) })
+	t.Run("connection", func(t *testing.T) { t.Parallel(); testConnection(t, k) })
+	t.Run("delete compacts", func(t *testing.T) { t.Parallel(); testDeleteCompacts(t, k) })
+}
+
+// The list of SECURITY.md is enough for a whole flow over TLS and SCRAM, and each of its lines is
+// needed: without it the flow stops with an error that names operation and resource.
+func testPermissions(t *testing.T, k *kafkatest.Cluster) {
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()
 		b := secureBench(t, k, -1)
@@ -144,7 +159,17 @@ func TestKafkaPermissions(t *testing.T) {
 		t.Run("without "+p.name, func(t *testing.T) {
 			t.Parallel()
 			b := secureBench(t, k, i)
-			produce(t, b.pr, b.input, 0, 3, 0, 10)
+			if !strings.HasPrefix(p.name, "Create") { // there is something to restore
+				conf := b.conf
+				conf.Kafka = kafka.Config{Brokers: k.Addrs}
+				produce(t, b.pr, b.input, 0, 3, 0, 10)
+				f := start(t, t.Context(), "permitted", conf)
+				f.committedTo(0, 10)
+				if err := f.stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			produce(t, b.pr, b.input, 0, 3, 10, 20)
 			e := named(t, start(t, t.Context(), "not permitted", b.conf).failure(), holdfast.ErrNotAuthorized)
 			for _, w := range p.words {
 				if !strings.Contains(strings.ToLower(e.Error()), strings.ToLower(w)) {
@@ -156,14 +181,13 @@ func TestKafkaPermissions(t *testing.T) {
 }
 
 // What is wrong with a connection is named at the start, within the bound of the first contact.
-func TestKafkaConnectionRefused(t *testing.T) {
-	t.Parallel()
-	k := kafkatest.New(t, kafkatest.Options{Secure: true, Users: map[string]string{"somebody": password}})
+func testConnection(t *testing.T, k *kafkatest.Cluster) {
 	trust, err := k.Secure.TLSConfig(false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	right := scram.Auth{User: "somebody", Pass: password}.AsSha256Mechanism()
+	right := scram.Auth{User: user(-1), Pass: password}.AsSha256Mechanism()
+	wrong := scram.Auth{User: user(-1), Pass: "wrong"}.AsSha256Mechanism()
 	for _, c := range []struct {
 		name     string
 		kafka    kafka.Config
@@ -173,8 +197,7 @@ func TestKafkaConnectionRefused(t *testing.T) {
 		{"nothing listens", kafka.Config{Brokers: []string{closedPort(t)}}, holdfast.ErrUnreachable, "nothing listens"},
 		{"no such host", kafka.Config{Brokers: []string{"no-such-host.invalid:9092"}}, holdfast.ErrUnreachable, "no-such-host.invalid"},
 		{"it accepts and is silent", kafka.Config{Brokers: []string{silentPort(t)}}, holdfast.ErrUnreachable, "no answer"},
-		{"wrong password", kafka.Config{Brokers: k.Secure.Addrs, TLS: trust,
-			SASL: scram.Auth{User: "somebody", Pass: "wrong"}.AsSha256Mechanism()}, holdfast.ErrNotAuthenticated, "user and password"},
+		{"wrong password", kafka.Config{Brokers: k.Secure.Addrs, TLS: trust, SASL: wrong}, holdfast.ErrNotAuthenticated, "user and password"},
 		{"no SASL", kafka.Config{Brokers: k.Secure.Addrs, TLS: trust}, holdfast.ErrNotAuthenticated, "SASL"},
 		{"no TLS", kafka.Config{Brokers: k.Secure.Addrs, SASL: right}, holdfast.ErrUnreachable, "TLS"},
 		{"TLS on a plaintext port", kafka.Config{Brokers: k.Addrs, TLS: trust}, holdfast.ErrUnreachable, "TLS"},
@@ -187,13 +210,6 @@ func TestKafkaConnectionRefused(t *testing.T) {
 			named(t, startError(t, conf, patience), c.sentinel, c.words)
 		})
 	}
-	t.Run("mended", func(t *testing.T) {
-		t.Parallel()
-		b := newBenchOn(t, k, holdfast.FencedState)
-		b.conf.Kafka = kafka.Config{Brokers: k.Secure.Addrs, TLS: trust, SASL: right}
-		b.fold10()
-		b.verify(0, 10)
-	})
 }
 
 // closedPort is an address that refuses connections.

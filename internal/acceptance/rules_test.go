@@ -167,9 +167,7 @@ func (b *bench) kinds(key string) (kinds []snapshot.Kind, committed []int64) {
 
 // A delete is two writes: the deletion, and a tombstone once the committed offset has passed it.
 // Compaction then removes the key, and a later start does not know it.
-func TestKafkaDeleteIsTwoWritesAndCompacts(t *testing.T) {
-	t.Parallel()
-	k := kafkatest.New(t, kafkatest.Options{Properties: map[string]string{"log.cleaner.backoff.ms": "100"}})
+func testDeleteCompacts(t *testing.T, k *kafkatest.Cluster) {
 	b := newBenchOn(t, k, holdfast.FencedState)
 	b.conf.Fold = countdown
 	b.conf.Snapshots.Create.Configs = map[string]string{
