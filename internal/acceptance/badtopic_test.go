@@ -70,8 +70,7 @@ func tool(t *testing.T, admin *kadm.Client, name string, flags map[string]string
 		_, err := admin.CreateTopic(t.Context(), int32(number("--partitions")), replicas, configs, topic)
 		return err
 	case name == "kafka-topics.sh" && has("--alter"):
-		_, err := admin.UpdatePartitions(t.Context(), number("--partitions"), topic)
-		return err
+		return widen(t, admin, topic, number("--partitions"))
 	case name == "kafka-topics.sh" && has("--delete"):
 		return deleteTopic(t, admin, topic)
 	case name == "kafka-configs.sh" && has("--alter") && flags["--entity-type"] == "topics":

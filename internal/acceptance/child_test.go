@@ -39,6 +39,7 @@ type childConfig struct {
 	Unfenced     bool
 	Short        bool // timings: see short
 	TellFolds    bool // "folded <partition> <offset>", when a fold returns
+	Countdown    bool // the fold is countdown, and nothing is persisted but what it asks for
 }
 
 // startChild runs a flow in a process that can be killed and stopped.
@@ -63,8 +64,12 @@ func runFlowChild(ctx context.Context, p *kafkatest.Parent) error {
 	if arg.Unfenced {
 		c.Guarantee = holdfast.Unfenced
 	}
+	if arg.Countdown {
+		c = rarely(c)
+		c.Fold = countdown
+	}
 	if len(arg.Outputs) > 0 {
-		c.Fold = holdfast.Chain(fold, func(_ context.Context, k *holdfast.Key[tally], r stream.Record) error {
+		c.Fold = holdfast.Chain(c.Fold, func(_ context.Context, k *holdfast.Key[tally], r stream.Record) error {
 			k.Emit(stream.Message{Topic: arg.Outputs[0], Key: r.Key, Value: r.Value})
 			return nil
 		})

@@ -15,7 +15,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/codec"
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/snapshot"
 	"github.com/holdfast-go/holdfast/stream"
@@ -266,12 +268,30 @@ func want(t *testing.T, c *kafkatest.Cluster, input string, next map[int32]int64
 	return states
 }
 
-// stored reads the snapshot topic as the next owner would: the newest committed value of each key.
+// stored reads the snapshot topic as the next owner would: the newest committed value of each key,
+// without what was written before a rebuild.
 func stored(t *testing.T, c *kafkatest.Cluster, topic string) map[string]tally {
 	t.Helper()
-	states := map[string]tally{}
-	for _, r := range readAll(t, c, topic, kgo.ReadCommitted()) {
+	rs := readAll(t, c, topic, kgo.ReadCommitted())
+	states, incarnation := map[string]tally{}, map[int32]uint64{}
+	for _, r := range rs {
+		if fence.IsProgressKey(r.Key) {
+			p, err := fence.DecodeProgress(r.Value)
+			if err != nil {
+				t.Fatalf("%s/%d offset %d: %v", r.Topic, r.Partition, r.Offset, err)
+			}
+			incarnation[r.Partition] = uint64(p.Incarnation)
+		}
+	}
+	for _, r := range rs {
 		if snapshot.Reserved(r.Key) {
+			continue
+		}
+		snap, err := snapshot.Decode(wire.Record(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snap.Kind != snapshot.Tombstone && snap.Incarnation < incarnation[r.Partition] {
 			continue
 		}
 		delete(states, string(r.Key))

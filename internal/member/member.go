@@ -63,7 +63,9 @@ func (m *Member) Run(ctx context.Context) error {
 		kgo.ConsumeTopics(m.cfg.Input.Topic),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.FetchMaxWait(500*time.Millisecond),
+		// The longest that a partition waits which goes on after a pause: the fetch that is under way then
+		// does not ask for it, and nothing ends it early.
+		kgo.FetchMaxWait(100*time.Millisecond),
 	)
 	if err != nil {
 		return err

@@ -46,16 +46,24 @@ func (w *worker) open(ctx context.Context) error {
 
 // prepare restores the states and decides where folding begins.
 func (w *worker) prepare(ctx context.Context) (start int64, err error) {
+	// As it was when the flow started: a partition that was added since has nothing to restore from.
+	if err := w.checkInput(ctx, nil); err != nil {
+		return 0, err
+	}
 	for look := 1; ; look++ {
 		found, err := w.restore(ctx)
 		if err != nil {
 			return 0, err
 		}
-		if err := w.checkInput(ctx, found.progress); err != nil {
+		policy := w.m.cfg.Start
+		if err := w.checkHistory(ctx, found.progress); err != nil {
+			if policy.Rebuild && (errors.Is(err, stream.ErrInputChanged) || errors.Is(err, stream.ErrTruncated) || errors.Is(err, stream.ErrFoldVersion)) {
+				w.log.Warn("state is of another history", "error", err)
+				return w.rebuild(ctx, found)
+			}
 			return 0, err
 		}
 		found.committed = w.committed
-		policy := w.m.cfg.Start
 		v, start, err := decide(found.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
 		if c := found.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
 			v, start, err = begin, c, nil
@@ -186,11 +194,6 @@ func (w *worker) corrupt(r stream.Record, err error) error {
 func (w *worker) ready(f found, start int64) error {
 	if f.progress != nil {
 		w.store.Adopt(*f.progress, f.progressAt)
-		if v := f.progress.FoldVersion; v != w.m.cfg.FoldVersion {
-			return w.located(stream.NewError("start", fmt.Errorf("the state was folded under version %q and the flow has %q: %w",
-				v, w.m.cfg.FoldVersion, stream.ErrFoldVersion)).
-				Hinted("set FoldVersion back, or choose Rebuild to fold the input again"))
-		}
 	}
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	stats := w.engine.Stats()
@@ -267,6 +270,21 @@ func (w *worker) resolveStart(ctx context.Context) (int64, error) {
 	return 0, w.located(stream.NewError("resolve start time", err).Hinted("check that the brokers keep the partition's time index, or choose Earliest or Latest"))
 }
 
+// checkHistory makes sure that the state is of the history that the flow would go on with: of this
+// input and of this fold version. The flow may rebuild after an error that is ErrInputChanged,
+// ErrTruncated or ErrFoldVersion.
+func (w *worker) checkHistory(ctx context.Context, p *fence.Progress) error {
+	if err := w.checkInput(ctx, p); err != nil {
+		return err
+	}
+	if p != nil && p.FoldVersion != w.m.cfg.FoldVersion {
+		return w.located(stream.NewError("start", fmt.Errorf("the state was folded under version %q and the flow has %q: %w",
+			p.FoldVersion, w.m.cfg.FoldVersion, stream.ErrFoldVersion)).
+			Hinted("set FoldVersion back, or choose Rebuild to fold the input again"))
+	}
+	return nil
+}
+
 // checkInput makes sure that the input is the log that the state was folded from (R21): applied
 // offsets of another log would have records skipped that were never folded.
 func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
@@ -283,13 +301,12 @@ func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
 		return w.located(stream.NewError("check input", fmt.Errorf(format+": %w", append(args, stream.ErrInputChanged)...)).
 			Hinted("the state belongs to the input as it was. Choose Rebuild to fold the input as it is, or use another group"))
 	}
-	rebuilding := w.m.cfg.Start.Rebuild
 	switch {
 	case !facts.Exists:
 		return changed("the topic does not exist any more")
-	case facts.ID != then.TopicID && !rebuilding:
+	case facts.ID != then.TopicID:
 		return changed("the topic was deleted and created again: its id was %x and is %x", then.TopicID, facts.ID)
-	case facts.Partitions != partitions && !rebuilding:
+	case facts.Partitions != partitions:
 		return changed("the topic had %d partitions and has %d: keys have moved between partitions", partitions, facts.Partitions)
 	}
 	return w.checkTruncation(ctx, then)
