@@ -79,8 +79,11 @@ func (c Config) resolved() (Config, error) {
 	if c.Progress.Topic == "" || c.Progress.Partition < 0 {
 		fault("Progress is not a partition: %v", c.Progress)
 	}
-	if c.Ownership == nil {
+	switch {
+	case c.Ownership == nil:
 		fault("Ownership is nil")
+	case c.Ownership.Partition().Partition != c.Input.Partition:
+		fault("Ownership is of %v, Input is %v", c.Ownership.Partition(), c.Input)
 	}
 	if c.MaxWrites < 0 || c.MaxBytes < 0 || c.MaxRecordBytes < 0 {
 		fault("MaxWrites %d, MaxBytes %d or MaxRecordBytes %d is negative", c.MaxWrites, c.MaxBytes, c.MaxRecordBytes)

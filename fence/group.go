@@ -256,6 +256,8 @@ func each(os []*Ownership, do func(*Ownership)) {
 	wg.Wait()
 }
 
+// onAssigned, like the other callbacks, first waits until NewClient is done: the client joins the
+// group while it is being made, and a quick group answers before the session knows the client.
 func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
 	<-g.ready
 	defer g.session.wake()

@@ -150,6 +150,9 @@ func classify(err error) (class, string) {
 	if errors.Is(err, stream.ErrOwnershipLost) {
 		return classGone, "" // the gate, the reader of the token or the read-back says so
 	}
+	if errors.Is(err, stream.ErrConfig) || errors.Is(err, stream.ErrReservedOption) {
+		return classFatal, "correct the configuration" // the client cannot even be made
+	}
 	code, ok := errors.AsType[*kerr.Error](err)
 	if !ok {
 		// Errors that the client makes itself. None of them is about one record or the group: a

@@ -56,6 +56,13 @@ type cluster struct {
 	wg   sync.WaitGroup  // clients that are being closed
 }
 
+// The client takes no smaller limit of a batch, and none above the largest request that it writes
+// (socket.request.max.bytes of the brokers, 100 MiB by default).
+const (
+	minBatchBytes = 512
+	maxBatchBytes = 100 << 20
+)
+
 // txn is a producer on a real cluster.
 type txn struct {
 	*cluster
@@ -90,10 +97,12 @@ func (k *cluster) open(ctx context.Context) (producer, error) {
 		kgo.RecordPartitioner(partitioner{k.c.Progress.Topic}),
 		kgo.ProducerLinger(0),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerBatchMaxBytes(int32(k.c.MaxRecordBytes)),
+		kgo.ProducerBatchMaxBytes(int32(min(max(k.c.MaxRecordBytes, minBatchBytes), maxBatchBytes))),
 		// A call's records go into one transaction, whole: the client must not wait for room that
-		// only the end of that transaction would make.
+		// only the end of that transaction would make. A wait for room in bytes would not even end
+		// with the network cut, as nothing may cancel it.
 		kgo.MaxBufferedRecords(1<<30),
+		kgo.MaxBufferedBytes(0),
 		// A raw fetch or metadata request must not be held up by this client's other requests.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 	)

@@ -36,7 +36,7 @@ func (w *Writer) settle(b *batch) {
 			return
 		}
 		if err := w.react(ctx, b, err); err != nil {
-			b.answer(err)
+			w.failed(b, err)
 			return
 		}
 	}
@@ -200,7 +200,8 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 
 // refused tells the hooks and the log.
 func (w *Writer) refused(b *batch, c class, err error) {
-	final := c == classGone || c == classReplaced || c == classInput || c == classFatal
+	final := c == classGone || c == classReplaced || c == classInput || c == classFatal ||
+		c == classFence && w.fences+1 >= maxFences
 	w.c.Logger.Warn("transaction did not commit", "cause", c.String(), "code", codeOf(err), "attempt", b.attempts,
 		"offset", b.next.Next, "generation", b.token.Generation, "final", final, "err", err)
 	for _, h := range w.c.Hooks {
@@ -354,12 +355,7 @@ func (w *Writer) takeOut(b *batch, err error) error {
 	e := stream.NewError("write", &Refusal{Index: i, Message: q.messages[i], Err: cause}).At(w.c.Progress, -1)
 	e.Key = q.messages[i].Key
 	w.mu.Lock()
-	last := w.last
+	w.withoutLocked(b, q, e)
 	w.mu.Unlock()
-	if b.without(q, last, e) {
-		w.mu.Lock()
-		w.flying = &b.next
-		w.mu.Unlock()
-	}
 	return nil
 }

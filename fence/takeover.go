@@ -203,15 +203,14 @@ func (w *Writer) Retake(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	defer func() { w.turn <- struct{}{} }()
+	if err := w.ended(); err != nil {
+		return err
+	}
+	ctx, cancel := w.whileOpen(ctx)
+	defer cancel()
 	w.mu.Lock()
-	commits, final, closed := w.commits, w.final, w.closed
+	commits := w.commits
 	w.mu.Unlock()
-	if final != nil {
-		return final
-	}
-	if closed {
-		return stream.NewError("take over", stream.ErrClosed).At(w.c.Input, -1)
-	}
 	if commits > 0 {
 		return stream.NewError("take over", fmt.Errorf("%w: the first commit has been made", stream.ErrConfig)).At(w.c.Input, -1)
 	}
@@ -226,6 +225,23 @@ func (w *Writer) Retake(ctx context.Context) error {
 	}
 	w.known.progress, w.known.from = before.progress, before.from
 	return nil
+}
+
+// ended returns why no call is taken any more, nil while calls are taken.
+func (w *Writer) ended() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.final == nil && w.closed {
+		return stream.NewError("take over", stream.ErrClosed).At(w.c.Input, -1)
+	}
+	return w.final
+}
+
+// whileOpen returns a context that ends with ctx, and with the writer when Close is out of patience.
+func (w *Writer) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // goneContext makes a context of a channel, for context.AfterFunc.
