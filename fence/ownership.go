@@ -268,23 +268,21 @@ func (o *Ownership) confirm(ctx context.Context) error {
 }
 
 // AwaitFresh returns nil when an output may leave: at once if the group has answered something sent
-// within the session timeout, else after the next such answer (R16). It returns ErrOwnershipLost
-// once the ownership is gone. It narrows the time in which a woken process acts on a partition that
-// is no longer its own; it cannot close it.
+// within the session timeout (R16), else after the group, asked again, has said that it knows the
+// member. It returns ErrOwnershipLost once the ownership is gone, or bound to another member id than
+// the live one, and ErrNotAuthorized if the group may not be asked. It narrows the time in which a
+// woken process acts on a partition that is no longer its own; it cannot close it.
 func (o *Ownership) AwaitFresh(ctx context.Context) error {
-	for {
-		changed := o.session.watch()
-		if o.State() == Gone {
-			return o.lost("ownership %d is gone", o.number)
-		}
-		if !rule.On(ctx, rule.FreshSession) || o.session.fresh() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-o.gone:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if _, err := o.Token(ctx); err != nil {
+		return err
 	}
+	if !rule.On(ctx, rule.FreshSession) || o.session.fresh() {
+		return nil
+	}
+	sent := o.session.now()
+	if err := o.confirm(ctx); err != nil {
+		return err
+	}
+	o.session.confirmed(sent)
+	return nil
 }

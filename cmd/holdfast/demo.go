@@ -65,6 +65,11 @@ off and the schedule is one that this rule is for: the demo has to fail. The rul
 	flags.StringVar(&f.keep, "keep", "", "keep the embedded broker's data in this `directory`")
 	flags.IntVar(&f.events, "events", demoEvents, "make at least this many events")
 	flags.StringVar(&f.schedule, "schedule", "", "run the schedule of a rule with the rule in force")
+	if err := c.RegisterFlagCompletionFunc("sabotage", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return ruleNames(), cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
+		panic(err) // the flag is defined above
+	}
 	flags.IntVar(&f.pace, "pace", demoPace, "make so many events a second")
 	for _, name := range []string{"schedule", "pace"} {
 		if err := flags.MarkHidden(name); err != nil {
@@ -72,6 +77,13 @@ off and the schedule is one that this rule is for: the demo has to fail. The rul
 		}
 	}
 	return c
+}
+
+func ruleNames() (names []string) {
+	for _, s := range demo.Schedules() {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 func ruleList() string {

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
@@ -69,7 +75,40 @@ func checkDemo(t *testing.T, cluster ...string) {
 func TestDemo(t *testing.T) { checkDemo(t) }
 
 func TestKafkaDemo(t *testing.T) {
-	checkDemo(t, "--brokers", strings.Join(kafkatest.Start(t).Addrs, ","))
+	cluster := kafkatest.Start(t)
+	adm := kadm.NewClient(cluster.Client(t))
+	t.Cleanup(func() { // after all runs, each of which has removed what it made
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for left := []string{"?"}; len(left) > 0; {
+			if ctx.Err() != nil {
+				t.Fatalf("topics are left behind: %v", left)
+			}
+			topics, err := adm.ListTopics(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = slices.DeleteFunc(topics.Names(), func(name string) bool { return !strings.HasPrefix(name, "holdfast-demo-") })
+		}
+	})
+	checkDemo(t, "--brokers", strings.Join(cluster.Addrs, ","))
+}
+
+// TestDemoOverTLS runs against a cluster that wants TLS and a password: the parent's tap sees plain
+// frames all the same.
+func TestDemoOverTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	password := filepath.Join(dir, "password")
+	if err := os.WriteFile(password, []byte("correct horse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr, certificate := startBroker(t, "--data", filepath.Join(dir, "data"), "--tls", "--sasl", "--sasl-password-file", password)
+	r := demoRun(t, exitOK, "--brokers", addr, "--tls-ca", certificate,
+		"--sasl-mechanism", "SCRAM-SHA-256", "--sasl-user", "holdfast", "--sasl-password-file", password)
+	if !r.OK || r.Refused < 1 {
+		t.Errorf("got %+v", r)
+	}
 }
 
 // TestDemoFields holds the fields of --json: other programs read them.

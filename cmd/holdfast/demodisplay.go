@@ -13,6 +13,9 @@ import (
 // progressLineEvery is how often progress is told where there is no terminal.
 const progressLineEvery = 5 * time.Second
 
+// noteIndent is how far the second line of a note is set in, below the text of the first.
+const noteIndent = 9
+
 // demoDisplay tells on standard error what the demo does: lines, and on a terminal a live one below
 // them. Standard output has the verdict alone.
 type demoDisplay struct {
@@ -56,7 +59,7 @@ func (d *demoDisplay) Note(line string) {
 		// An error of the terminal would show in the next line as well.
 		_ = d.bar.Clear()
 	}
-	fmt.Fprintln(d.to, line)
+	fmt.Fprintln(d.to, indent(line, noteIndent, textColumns))
 }
 
 // Progress implements demo.Display.
@@ -73,7 +76,7 @@ func (d *demoDisplay) Progress(p demo.Progress) {
 		return
 	}
 	d.last = time.Now()
-	fmt.Fprintf(d.to, "         %d of %d events folded, partitions: %s, takeovers %d, refused %d\n",
+	fmt.Fprintf(d.to, "         %d of %d folded | %s | takeovers %d | refused %d\n",
 		p.Folded, p.Made, p.Members, p.Takeovers, p.Refused)
 }
 

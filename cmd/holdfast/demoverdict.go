@@ -44,6 +44,9 @@ func (a *app) printVerdict(f demoFlags, r demo.Result, d demo.Details) error {
 			fmt.Fprintf(w, "\n%s\n", wrap(c.String(), textColumns))
 		}
 	}
+	if f.keep != "" {
+		fmt.Fprintf(w, "\nThe broker's data is kept: holdfast broker --data %s\n", f.keep)
+	}
 	_, err := fmt.Fprintf(w, "\nThe same input and faults again: %s\n", f.again(r))
 	return err
 }
@@ -94,7 +97,7 @@ func printFindings(w io.Writer, d demo.Details) {
 	if len(d.Audit.Examples) > 0 || len(d.Audit.Lag) > 0 {
 		fmt.Fprintln(w, "\nFound, among others:")
 		for _, line := range d.Audit.Examples {
-			fmt.Fprintf(w, "  %s\n", line)
+			fmt.Fprintln(w, indent("  "+line, 2, textColumns))
 		}
 		for _, l := range d.Audit.Lag {
 			fmt.Fprintf(w, "  partition %d ends at %d, and its committed offset is %d\n", l.Partition, l.End, l.Committed)
@@ -103,7 +106,7 @@ func printFindings(w io.Writer, d demo.Details) {
 	if len(d.Stopped) > 0 {
 		fmt.Fprintln(w, "\nMembers that stopped by themselves:")
 		for _, line := range d.Stopped {
-			fmt.Fprintf(w, "  %s\n", line)
+			fmt.Fprintln(w, indent("  "+line, 2, textColumns))
 		}
 	}
 }
@@ -119,7 +122,7 @@ func (a *app) verdictLine(f demoFlags, r demo.Result) string {
 	switch {
 	case f.plain && damaged:
 		return say(red, "CORRUPTED", "as expected without the fence: a stopped owner's old snapshot lay over newer ones, "+
-			"and the next owner went on from it. holdfast demo shows the same with the fence.")
+			"and the next owner went on from it. holdfast demo meets the same with the fence.")
 	case f.plain:
 		return say(red, "NOT SHOWN", "the flow ran without the fence and took no damage this time.")
 	case f.sabotage != "" && damaged:
@@ -147,6 +150,15 @@ func (f demoFlags) again(r demo.Result) string {
 		line += " --schedule " + f.schedule
 	}
 	return line
+}
+
+// indent wraps a line whose first columns are a margin, and sets the further lines in as far.
+func indent(line string, margin, width int) string {
+	if len(line) <= margin {
+		return line
+	}
+	text := wrap(line[margin:], width-margin)
+	return line[:margin] + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", margin))
 }
 
 // wrap breaks text into lines of at most width characters, where there are spaces.

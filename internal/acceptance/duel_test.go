@@ -45,11 +45,11 @@ func late(t *testing.T, ctx context.Context) (d *duel, bindA, bindB *wiretap.Fau
 	// held is the request of the next client, on the worker's goroutine.
 	d.a.Fault(wiretap.DropRequest, wiretap.First(1, wiretap.Keys(kmsg.InitProducerID)))
 	init := d.a.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.InitProducerID))
-	d.flowA = start(t, ctx, "A", through(short(config(c.Addrs, d.group, d.input)), d.a, "A"))
+	d.flowA = start(t, ctx, "A", tapped(short(config(c.Addrs, d.group, d.input)), d.a, "A"))
 	caught(t, init, 1)
 	d.a.awaitSeen("the client's offset fetch", 0, 1, isRequest[*kmsg.OffsetFetchRequest](answeredWith(nil)))
 	d.join = d.a.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.JoinGroup))
-	d.flowB = start(t, ctx, "B", through(short(config(c.Addrs, d.group, d.input)), d.b, "B"))
+	d.flowB = start(t, ctx, "B", tapped(short(config(c.Addrs, d.group, d.input)), d.b, "B"))
 	t.Cleanup(d.join.Lift)
 	t.Cleanup(init.Lift)
 	caught(t, d.join, 1)

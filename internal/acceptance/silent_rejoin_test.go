@@ -7,33 +7,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
 	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/stream"
 )
-
-// gate stops a flow's fold at the records of one partition from an offset on.
-type gate struct {
-	partition int32
-	from      int64
-	entered   chan int64    // the offset of each record that waits
-	pass      chan struct{} // lets one record through; closed: all
-}
-
-func newGate(partition int32, from int64) *gate {
-	return &gate{partition: partition, from: from, entered: make(chan int64, 1000), pass: make(chan struct{})}
-}
-
-// fold is the tests' fold behind the gate. It does not heed its context: user code may not either.
-func (g *gate) fold(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
-	if r.Partition == g.partition && r.Offset >= g.from {
-		g.entered <- r.Offset
-		<-g.pass
-	}
-	return fold(ctx, k, r)
-}
 
 // rejoin is a member A of two partitions that the group expels while A's JoinGroup is on its way, so
 // that A goes on in good faith and then rejoins under another member id without being told.
@@ -52,15 +30,15 @@ type rejoin struct {
 // first of ten records in partition 1 that B may fold too. B's takeover waits if holdInit is set.
 func expelled(t *testing.T, ctx context.Context, holdInit bool) (r *rejoin, init *wiretap.Fault) {
 	c := kafkatest.Start(t)
-	r = &rejoin{t: t, c: c, a: newTap(t, c), b: newTap(t, c), gate: newGate(1, 10)}
+	r = &rejoin{t: t, c: c, a: newTap(t, c), b: newTap(t, c), gate: newGate(10, 1)}
 	r.input = c.CreateTopic(t, kafkatest.UniqueName("input"), 2, nil)
 	r.group = r.input + "-flow"
 	r.produce(0, 10)
 
-	conf := through(short(config(c.Addrs, r.group, r.input)), r.a, "A")
+	conf := tapped(short(config(c.Addrs, r.group, r.input)), r.a, "A")
 	conf.Fold = r.gate.fold
 	r.flowA = start(t, ctx, "A", conf)
-	t.Cleanup(r.open) // before the flow is ended: a fold that waits would keep it from ending
+	t.Cleanup(r.gate.open) // before the flow is ended: a fold that waits would keep it from ending
 	r.flowA.committedTo(0, 10)
 	r.flowA.committedTo(1, 10)
 	last := r.a.seen(0, isRequest[*kmsg.TxnOffsetCommitRequest](answeredWith(nil)))
@@ -72,11 +50,11 @@ func expelled(t *testing.T, ctx context.Context, holdInit bool) (r *rejoin, init
 		init = r.b.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.InitProducerID))
 		t.Cleanup(init.Lift)
 	}
-	r.flowB = start(t, ctx, "B", through(short(config(c.Addrs, r.group, r.input)), r.b, "B"))
+	r.flowB = start(t, ctx, "B", tapped(short(config(c.Addrs, r.group, r.input)), r.b, "B"))
 	caught(t, r.holdJoin, 1)
 	awaitExpelled(t, c, r.group, "A")
 	produce(t, producer(t, c), r.input, 1, 3, 10, 20)
-	<-r.gate.entered
+	awaitOffset(t, r.gate.doors[1].entered, 10)
 	return r, init
 }
 
@@ -84,14 +62,6 @@ func (r *rejoin) produce(from, to int) {
 	pr := producer(r.t, r.c)
 	for p := range int32(2) {
 		produce(r.t, pr, r.input, p, 3, from, to)
-	}
-}
-
-func (r *rejoin) open() {
-	select {
-	case <-r.gate.pass:
-	default:
-		close(r.gate.pass)
 	}
 }
 
@@ -151,7 +121,7 @@ func TestKafkaSilentRejoinWithTheSuccessorAlive(t *testing.T) {
 		t.Cleanup(syncB.Lift)
 		sync := r.rejoined()
 		mark = r.a.mark()
-		r.gate.pass <- struct{}{}
+		r.gate.doors[1].pass <- struct{}{}
 		if rule.On(ctx, rule.GrantID) {
 			await(r.flowA, 0, func(e stream.Refused) bool { return e.Partition.Partition == 1 && e.Final })
 		} else {
@@ -159,7 +129,7 @@ func TestKafkaSilentRejoinWithTheSuccessorAlive(t *testing.T) {
 				isRequest[*kmsg.EndTxnRequest](under(idOf(r.group, 1)), answeredWith(nil)))
 		}
 		sent, taken = r.writes(mark)
-		r.open()
+		r.gate.open()
 		for _, f := range []*wiretap.Fault{sync, syncB, init} {
 			f.Lift()
 		}
@@ -194,7 +164,7 @@ func TestKafkaSilentRejoinWithTheSuccessorGone(t *testing.T) {
 		}
 		sync := r.rejoined()
 		mark := r.a.mark()
-		r.gate.pass <- struct{}{} // one record: its offset is below B's
+		r.gate.doors[1].pass <- struct{}{} // one record: its offset is below B's
 		if rule.On(ctx, rule.GrantID) {
 			await(r.flowA, 0, func(e stream.Refused) bool { return e.Partition.Partition == 1 && e.Final })
 		} else {
@@ -203,7 +173,7 @@ func TestKafkaSilentRejoinWithTheSuccessorGone(t *testing.T) {
 		}
 		sent, taken = r.writes(mark)
 		if rule.On(ctx, rule.GrantID) {
-			r.open()
+			r.gate.open()
 		}
 		sync.Lift()
 		return r, sent, taken

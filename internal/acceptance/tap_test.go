@@ -39,6 +39,7 @@ type sightID struct {
 // sight is one request that was seen on the wire, and the code of its answer.
 type sight struct {
 	wiretap.Request
+	place    int // on the wire, for mark
 	req      kmsg.Request
 	answered bool
 	code     int16         // the first that is not 0
@@ -87,7 +88,7 @@ func (w *tap) request(r wiretap.Request) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := &sight{Request: r, req: req}
+	s := &sight{Request: r, place: len(w.sights), req: req}
 	w.sights = append(w.sights, s)
 	w.byID[sightID{r.Upstream, r.Conn, r.CorrelationID}] = s
 	w.growLocked()
@@ -271,8 +272,8 @@ func idOf(group string, partition int32) string {
 	return fence.TransactionalID(group, group+"-snapshots", partition)
 }
 
-// through takes a flow's connections through a tap, under a client id by which the group knows it.
-func through(c holdfast.Config[tally], w *tap, clientID string) holdfast.Config[tally] {
+// tapped takes a flow's connections through a tap, under a client id by which the group knows it.
+func tapped(c holdfast.Config[tally], w *tap, clientID string) holdfast.Config[tally] {
 	c.Kafka.Opts = append(c.Kafka.Opts, kgo.Dialer(w.Dialer()), kgo.ClientID(clientID))
 	c.Logger = slog.New(slog.NewTextHandler(w.t.Output(), nil)).With("member", clientID)
 	return c

@@ -202,6 +202,7 @@ func laterEnds(lessons []lesson, committed int64) (ends []int64) {
 // output may come several times; each time it has to be right.
 func (c *comparison) checkOutputs(name string, lessons []lesson) {
 	var s course
+	told := false // one example a learner, for the first output that is wrong: the next ones repeat it
 	for _, l := range lessons {
 		s.Events = append(s.Events, l.Event)
 		shown := c.shown[l.Event]
@@ -213,12 +214,13 @@ func (c *comparison) checkOutputs(name string, lessons []lesson) {
 			lacks, extra := difference(s.Events, o.Events)
 			mark(c.forgotten, lacks)
 			mark(c.again, extra)
-			if len(lacks) > 0 {
-				c.example("the output of event %d shows a state of %s without events %s", l.Event, name, list(lacks))
+			if len(lacks) > 0 && !told {
+				c.example("the output of event %d shows %s without events %s", l.Event, name, list(lacks))
 			}
-			if len(extra) > 0 {
-				c.example("the output of event %d shows a state of %s with events %s once too often", l.Event, name, list(extra))
+			if len(extra) > 0 && !told {
+				c.example("the output of event %d shows %s with events %s once too often", l.Event, name, list(extra))
 			}
+			told = told || len(lacks)+len(extra) > 0
 		}
 		if l.Graduated {
 			s = course{}

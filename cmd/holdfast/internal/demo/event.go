@@ -53,7 +53,7 @@ func (s *source) next() Event {
 	n := s.random.IntN(learners)
 	if s.length[n] == 0 {
 		least, most := longMin, longMax
-		if n%shortEvery == 0 {
+		if !takesLong(learnerName(n)) {
 			least, most = shortMin, shortMax
 		}
 		s.length[n] = least + s.random.IntN(most-least+1)
@@ -61,11 +61,20 @@ func (s *source) next() Event {
 	s.last++
 	s.lesson[n]++
 	e := Event{
-		Event: s.last, Learner: fmt.Sprintf("learner-%03d", n), Lesson: s.lesson[n],
+		Event: s.last, Learner: learnerName(n), Lesson: s.lesson[n],
 		Minutes: 1 + s.random.Int64N(minutesMax), Graduated: s.lesson[n] == s.length[n],
 	}
 	if e.Graduated {
 		s.lesson[n], s.length[n] = 0, 0
 	}
 	return e
+}
+
+func learnerName(n int) string { return fmt.Sprintf("learner-%03d", n) }
+
+// takesLong reports whether the learner of that name takes long courses.
+func takesLong(name string) bool {
+	var n int
+	_, err := fmt.Sscanf(name, "learner-%d", &n)
+	return err == nil && n%shortEvery != 0
 }

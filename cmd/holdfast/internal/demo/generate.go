@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -31,8 +32,6 @@ type generator struct {
 	events   map[int64]written
 	ends     map[int32]int64
 	err      error
-	only     map[string]bool // if not nil: other learners' events wait
-	waiting  []Event
 
 	finishing chan struct{}
 	done      chan struct{}
@@ -75,13 +74,6 @@ func (g *generator) run(ctx context.Context, seed uint64) {
 			return
 		}
 	}
-	g.mu.Lock()
-	waiting := g.waiting
-	g.waiting, g.only = nil, nil
-	g.mu.Unlock()
-	for _, e := range waiting {
-		g.send(ctx, e)
-	}
 	if err := g.client.Flush(ctx); err != nil {
 		g.fail(err)
 	}
@@ -112,14 +104,9 @@ func (g *generator) fail(err error) {
 	}
 }
 
-// send produces an event, or keeps it while its learner has to wait.
+// send produces an event.
 func (g *generator) send(ctx context.Context, e Event) {
 	g.mu.Lock()
-	if g.only != nil && !g.only[e.Learner] {
-		g.waiting = append(g.waiting, e)
-		g.mu.Unlock()
-		return
-	}
 	g.made++
 	g.mu.Unlock()
 	r := &kgo.Record{Key: []byte(e.Learner), Value: e.encode()}
@@ -135,19 +122,6 @@ func (g *generator) send(ctx context.Context, e Event) {
 		g.learners[e.Learner] = append(g.learners[e.Learner], w)
 		g.ends[r.Partition] = max(g.ends[r.Partition], r.Offset+1)
 	})
-}
-
-// restrict lets only the events of some learners through; nil lets all through again. What waited
-// goes first, in its order.
-func (g *generator) restrict(ctx context.Context, learners map[string]bool) {
-	g.mu.Lock()
-	g.only = learners
-	waiting := g.waiting
-	g.waiting = nil
-	g.mu.Unlock()
-	for _, e := range waiting {
-		g.send(ctx, e)
-	}
 }
 
 // finish lets the generator end once it has made what it was asked for, and waits for it.
@@ -174,11 +148,7 @@ func (g *generator) count() int {
 func (g *generator) end() map[int32]int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ends := make(map[int32]int64, len(g.ends))
-	for p, o := range g.ends {
-		ends[p] = o
-	}
-	return ends
+	return maps.Clone(g.ends)
 }
 
 // find returns where an event lies, if that is known yet.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -27,6 +28,7 @@ const (
 	replicasMost = 3
 	closeTimeout = 20 * time.Second
 	adminTimeout = 30 * time.Second
+	lookEvery    = 50 * time.Millisecond
 )
 
 // place is where a run happens: a cluster, and a group and topics of its own on it.
@@ -139,7 +141,58 @@ func (p *place) makeTopics(ctx context.Context) error {
 	if !p.embedded {
 		p.close = append(p.close, p.removeGroup)
 	}
+	if err := p.awaitLeaders(ctx); err != nil {
+		return wrap(err)
+	}
 	return nil
+}
+
+// awaitLeaders waits until every broker knows a leader for each partition: a broker learns of a topic
+// some time after another has answered its creation, and a member that asks it in between would find
+// no topic.
+func (p *place) awaitLeaders(ctx context.Context) error {
+	for _, address := range p.brokers {
+		cl, err := kgo.NewClient(append(p.client.Opts(), kgo.SeedBrokers(address))...)
+		if err != nil {
+			return err
+		}
+		err = p.awaitLeadersAt(ctx, cl)
+		cl.Close()
+		if err != nil {
+			return fmt.Errorf("broker %s: %w", address, err)
+		}
+	}
+	return nil
+}
+
+func (p *place) awaitLeadersAt(ctx context.Context, cl *kgo.Client) error {
+	ask := kmsg.NewPtrMetadataRequest()
+	for name := range p.topics {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(name)
+		ask.Topics = append(ask.Topics, t)
+	}
+	for {
+		led := 0
+		answer, err := ask.RequestWith(ctx, cl.SeedBrokers()[0])
+		if err == nil {
+			for _, t := range answer.Topics {
+				for _, one := range t.Partitions {
+					if one.ErrorCode == 0 && one.Leader >= 0 {
+						led++
+					}
+				}
+			}
+		}
+		if led == partitions*len(p.topics) {
+			return nil
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d partitions have a leader: %w", led, partitions*len(p.topics), errors.Join(context.Cause(ctx), err))
+		}
+	}
 }
 
 func (p *place) removeTopic(name string) error {
@@ -151,15 +204,24 @@ func (p *place) removeTopic(name string) error {
 	return nil
 }
 
-// removeGroup removes the group. It may still have members that were killed: then it is left to
-// expire, which is said.
+// removeGroup removes the group. One whose members were killed has them until their sessions end.
 func (p *place) removeGroup() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if _, err := p.admin.DeleteGroup(ctx, p.Group); err != nil {
-		return fmt.Errorf("remove group %s (it expires by itself): %w", p.Group, err)
+	for {
+		_, err := p.admin.DeleteGroup(ctx, p.Group)
+		switch {
+		case err == nil, errors.Is(err, kerr.GroupIDNotFound):
+			return nil
+		case !errors.Is(err, kerr.NonEmptyGroup):
+			return fmt.Errorf("remove group %s (it expires by itself): %w", p.Group, err)
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("remove group %s (it expires by itself): %w", p.Group, err)
+		}
 	}
-	return nil
 }
 
 // shut undoes everything in reverse order.

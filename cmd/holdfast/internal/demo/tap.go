@@ -3,6 +3,7 @@ package demo
 import (
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast/internal/wiretap"
@@ -69,6 +70,50 @@ func producing(t topic) wiretap.Match {
 	return wiretap.All(wiretap.Keys(kmsg.Produce), func(r wiretap.Request) bool {
 		return len(producedPartitions(r, t)) > 0
 	})
+}
+
+// producedKeys are the keys of the records that a Produce request has for the topic: the first one of
+// each batch, which is all that is asked for.
+func producedKeys(r wiretap.Request, t topic) (keys []string) {
+	req, err := r.Decoded()
+	if err != nil {
+		return nil
+	}
+	produce, ok := req.(*kmsg.ProduceRequest)
+	if !ok {
+		return nil
+	}
+	for _, rt := range produce.Topics {
+		for _, p := range rt.Partitions {
+			if !t.is(rt.Topic, rt.TopicID) {
+				continue
+			}
+			if key, ok := firstKey(p.Records); ok {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// codecBits are those of a batch's attributes that name its compression.
+const codecBits = 0x7
+
+// firstKey returns the key of the first record of a batch.
+func firstKey(bytes []byte) (string, bool) {
+	var batch kmsg.RecordBatch
+	if batch.ReadFrom(bytes) != nil {
+		return "", false
+	}
+	records, err := kgo.DefaultDecompressor().Decompress(batch.Records, kgo.CompressionCodecType(batch.Attributes&codecBits))
+	if err != nil {
+		return "", false
+	}
+	var first kmsg.Record
+	if first.ReadFrom(records) != nil {
+		return "", false
+	}
+	return string(first.Key), true
 }
 
 // producedPartitions are the partitions of the topic that a Produce request has records for.
