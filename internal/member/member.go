@@ -17,12 +17,14 @@ type Member struct {
 	cfg   Config
 	hooks hooks
 	group *fence.Group
-	poll  *kgo.Client // the group member's client
+	poll  *kgo.Client // the group member's client; callbacks wait for joined before they use it
 	admin *kgo.Client // group-less: offsets, restores, topic facts; shared by all partitions
 
 	ctx  context.Context // carries the rule switches; ends when Run returns
 	stop context.CancelCauseFunc
 	wg   sync.WaitGroup // all workers
+
+	joined chan struct{} // closed when poll is set: the client's callbacks may come before
 
 	mu      sync.Mutex
 	workers map[stream.Partition]*worker // the newest of each partition
@@ -30,7 +32,8 @@ type Member struct {
 	wake    context.CancelFunc           // ends the poll that waits
 	skipped map[stream.Partition]map[int64]bool
 	renewed map[stream.Partition]int // renewals in a row without a commit
-	failure error                    // why the member stops
+	retried map[stream.Partition]attempts
+	failure error // why the member stops
 }
 
 // New returns a member.
@@ -40,6 +43,8 @@ func New(c Config) *Member {
 		workers: map[stream.Partition]*worker{},
 		skipped: map[stream.Partition]map[int64]bool{},
 		renewed: map[stream.Partition]int{},
+		retried: map[stream.Partition]attempts{},
+		joined:  make(chan struct{}),
 	}
 }
 
@@ -67,6 +72,7 @@ func (m *Member) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	close(m.joined)
 	polling, cancel := context.WithCancel(m.ctx)
 	unwatch := context.AfterFunc(ctx, cancel)
 	m.pollUntil(polling)
@@ -202,6 +208,7 @@ func (m *Member) seek(w *worker, offset int64) {
 // assigned is called in the group's callback. The takeover and the stable offset fetch happen here,
 // before the client fetches offsets itself; the restore does not.
 func (m *Member) assigned(_ context.Context, o *fence.Ownership) {
+	<-m.joined
 	w := m.adopt(o)
 	m.pause(w)
 	limit, cancel := context.WithTimeoutCause(m.ctx, m.cfg.Session.RebalanceTimeout/3, errLate)
@@ -245,17 +252,29 @@ func (m *Member) released(o *fence.Ownership, lost bool) {
 	flushed := w.flushed.Load()
 	o.Lose(o.Cause())
 	w.teardown()
+	m.drop(w)
 	e := stream.Released{
 		Partition: o.Partition(), Ownership: o.Number(), Took: time.Since(begin),
 		Flushed: flushed, Cause: o.Cause(),
 	}
 	if lost {
-		m.cfg.Logger.Warn("partition lost", "partition", o.Partition(), "ownership", o.Number(), "cause", o.Cause())
-		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Lost }, e)
+		w.tellLost(e)
 		return
 	}
-	m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took)
-	call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
+	w.told.Do(func() {
+		m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took)
+		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
+	})
+}
+
+// drop forgets a worker whose partition was taken away: its states would stay in memory for as long
+// as the partition is another's.
+func (m *Member) drop(w *worker) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := w.own.Partition(); m.workers[p] == w {
+		delete(m.workers, p)
+	}
 }
 
 // renewLater grants a partition anew whose ownership ended while the group still assigns it to us:
@@ -296,6 +315,29 @@ func (m *Member) committedOnce(p stream.Partition) {
 	m.mu.Lock()
 	delete(m.renewed, p)
 	m.mu.Unlock()
+}
+
+// attempts is how often the step of one record has failed, over the ownerships of this process.
+type attempts struct {
+	offset int64
+	count  int
+}
+
+// rememberAttempts keeps the count for the next ownership, whose engine counts from 1 again: a policy
+// that retries a few times would else never come to its end.
+func (m *Member) rememberAttempts(p stream.Partition, offset int64, count int) {
+	m.mu.Lock()
+	m.retried[p] = attempts{offset, count}
+	m.mu.Unlock()
+}
+
+func (m *Member) attemptsBefore(p stream.Partition, offset int64) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.retried[p]; a.offset == offset {
+		return a.count
+	}
+	return 0
 }
 
 // rememberSkip keeps a policy's decision for the next ownership of this process.

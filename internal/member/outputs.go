@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -19,6 +20,7 @@ type outputs struct {
 	mu      sync.Mutex
 	client  *kgo.Client
 	closed  bool
+	closing sync.Once
 	sent    int64
 	acks    int64
 	told    int64 // acknowledged outputs that hooks know of
@@ -62,7 +64,7 @@ func (o *outputs) open() (*kgo.Client, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		return nil, o.w.own.Cause()
+		return nil, stream.NewError("write output", errors.Join(stream.ErrOwnershipLost, o.w.own.Cause())).At(o.w.own.Partition(), -1)
 	}
 	if o.client == nil {
 		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0))
@@ -128,13 +130,17 @@ func (o *outputs) tell() {
 	}
 }
 
-// close drops what is buffered and closes the client.
+// close drops what is buffered and closes the client. The worker and the group's callback both call
+// it, and it returns to neither before the client is closed: the partition must not be given up while
+// an output can still leave.
 func (o *outputs) close() {
-	o.mu.Lock()
-	client := o.client
-	o.client, o.closed = nil, true
-	o.mu.Unlock()
-	if client != nil {
-		client.Close()
-	}
+	o.closing.Do(func() {
+		o.mu.Lock()
+		client := o.client
+		o.client, o.closed = nil, true
+		o.mu.Unlock()
+		if client != nil {
+			client.Close()
+		}
+	})
 }

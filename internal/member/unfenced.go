@@ -22,17 +22,21 @@ type unfenced struct {
 	w      *worker
 	client *kgo.Client
 
+	closing sync.Once
+
 	mu       sync.Mutex
-	closed   bool
 	sequence uint64
-	progress fence.Progress
 }
 
 func (m *Member) openStore(ctx context.Context, w *worker) (store, fence.Committed, error) {
 	if m.cfg.Fenced {
 		return m.openFenced(ctx, w)
 	}
-	client, err := m.cfg.Kafka.Client(kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	opts := []kgo.Opt{kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner())}
+	if limit := m.cfg.Snapshots.MaxMessageBytes; limit > 0 { // the client's own limit may be lower than the topic's
+		opts = append(opts, kgo.ProducerBatchMaxBytes(int32(min(max(limit, 512), 100<<20))))
+	}
+	client, err := m.cfg.Kafka.Client(opts...)
 	if err != nil {
 		return nil, fence.Committed{}, err
 	}
@@ -172,13 +176,8 @@ func (u *unfenced) Rebuild(ctx context.Context, _ uint32, next fence.Offset) err
 	return u.Commit(ctx, next)
 }
 
+// Close returns to each of its callers after the client is closed.
 func (u *unfenced) Close(context.Context) error {
-	u.mu.Lock()
-	closed := u.closed
-	u.closed = true
-	u.mu.Unlock()
-	if !closed {
-		u.client.Close()
-	}
+	u.closing.Do(u.client.Close)
 	return nil
 }
