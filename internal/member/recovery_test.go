@@ -39,7 +39,7 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "100"}))
 	if err != nil {
 		t.Fatal(err)
 	}
