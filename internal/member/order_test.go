@@ -179,3 +179,16 @@ func TestStateAboveTheClientsOwnLimit(t *testing.T) {
 		})
 	}
 }
+
+// What a commit meets again under each grant must stop the flow and not be met for ever.
+func TestUnfencedCommitThatIsNotAllowed(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.produce("k", 1)
+	p.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.GroupAuthorizationFailed})
+	c := p.config()
+	c.Guarantee = holdfast.Unfenced
+	if err := until(p, c, 1); !errors.Is(err, stream.ErrNotAuthorized) {
+		t.Errorf("run: %v", err)
+	}
+}

@@ -142,7 +142,8 @@ func (u *unfenced) witness(ctx context.Context, next fence.Offset) error {
 }
 
 // commitOffset commits through the group, like any consumer. A refused generation is tried again
-// with the next one; an unknown member has lost the partition.
+// with the next one; an unknown member has lost the partition. What may pass is tried until the
+// ownership ends. Everything else stops the flow: granted anew, it would meet the same again.
 func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 	p, m := u.w.own.Partition(), u.w.m
 	token, err := u.w.own.Token(ctx)
@@ -159,17 +160,32 @@ func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 			return nil
 		case errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.RebalanceInProgress):
 			token, err = u.w.own.NextToken(ctx, token)
-		case kerr.IsRetriable(err):
+		case kerr.IsRetriable(err), codeless(err):
 			select {
 			case <-time.After(100 * time.Millisecond):
 				err = nil
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		default:
+		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.GroupIDNotFound), errors.Is(err, kerr.FencedInstanceID),
+			errors.Is(err, kerr.FencedMemberEpoch), errors.Is(err, kerr.StaleMemberEpoch):
 			return stream.NewError("commit offset", fmt.Errorf("%w: %w", stream.ErrOwnershipLost, err)).At(p, next.Next)
+		case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed):
+			return stream.NewError("commit offset", errors.Join(stream.ErrNotAuthorized, err)).At(p, next.Next).
+				Hinted("allow READ on group %s and on topic %s", m.cfg.Session.Group, p.Topic)
+		case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
+			return stream.NewError("commit offset", fmt.Errorf("%w: %w", stream.ErrInputChanged, err)).At(p, next.Next).
+				Hinted("choose Rebuild to fold the topic as it is, or use another group")
+		default:
+			return stream.NewError("commit offset", err).At(p, next.Next).Hinted("look the code up in the Kafka protocol guide")
 		}
 	}
+}
+
+// codeless reports whether no broker has said anything: the connection failed.
+func codeless(err error) bool {
+	_, answered := errors.AsType[*kerr.Error](err)
+	return !answered && !errors.Is(err, kgo.ErrClientClosed)
 }
 
 func (u *unfenced) Rebuild(ctx context.Context, _ uint32, next fence.Offset) error {
