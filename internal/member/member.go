@@ -31,7 +31,8 @@ type Member struct {
 	wake    context.CancelFunc           // ends the poll that waits
 	skipped map[stream.Partition]map[int64]bool
 	renewed map[stream.Partition]int // renewals in a row without a commit
-	failure error                    // why the member stops
+	retried map[stream.Partition]attempts
+	failure error // why the member stops
 }
 
 // New returns a member.
@@ -41,6 +42,7 @@ func New(c Config) *Member {
 		workers: map[stream.Partition]*worker{},
 		skipped: map[stream.Partition]map[int64]bool{},
 		renewed: map[stream.Partition]int{},
+		retried: map[stream.Partition]attempts{},
 	}
 }
 
@@ -250,17 +252,29 @@ func (m *Member) released(o *fence.Ownership, lost bool) {
 	flushed := w.flushed.Load()
 	o.Lose(o.Cause())
 	w.teardown()
+	m.drop(w)
 	e := stream.Released{
 		Partition: o.Partition(), Ownership: o.Number(), Took: time.Since(begin),
 		Flushed: flushed, Cause: o.Cause(),
 	}
 	if lost {
-		m.cfg.Logger.Warn("partition lost", "partition", o.Partition(), "ownership", o.Number(), "cause", o.Cause())
-		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Lost }, e)
+		w.tellLost(e)
 		return
 	}
-	m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took)
-	call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
+	w.told.Do(func() {
+		m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took)
+		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
+	})
+}
+
+// drop forgets a worker whose partition was taken away: its states would stay in memory for as long
+// as the partition is another's.
+func (m *Member) drop(w *worker) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := w.own.Partition(); m.workers[p] == w {
+		delete(m.workers, p)
+	}
 }
 
 // renewLater grants a partition anew whose ownership ended while the group still assigns it to us:
@@ -301,6 +315,29 @@ func (m *Member) committedOnce(p stream.Partition) {
 	m.mu.Lock()
 	delete(m.renewed, p)
 	m.mu.Unlock()
+}
+
+// attempts is how often the step of one record has failed, over the ownerships of this process.
+type attempts struct {
+	offset int64
+	count  int
+}
+
+// rememberAttempts keeps the count for the next ownership, whose engine counts from 1 again: a policy
+// that retries a few times would else never come to its end.
+func (m *Member) rememberAttempts(p stream.Partition, offset int64, count int) {
+	m.mu.Lock()
+	m.retried[p] = attempts{offset, count}
+	m.mu.Unlock()
+}
+
+func (m *Member) attemptsBefore(p stream.Partition, offset int64) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.retried[p]; a.offset == offset {
+		return a.count
+	}
+	return 0
 }
 
 // rememberSkip keeps a policy's decision for the next ownership of this process.

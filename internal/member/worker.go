@@ -101,7 +101,7 @@ func (w *worker) run() {
 	switch {
 	case cause == nil, w.m.ctx.Err() != nil:
 	case errors.Is(cause, stream.ErrOwnershipLost):
-		w.tellLost(cause)
+		w.tellLost(stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
 		w.m.renewLater(w)
 	default:
 		w.m.fail(cause)
@@ -242,9 +242,18 @@ func (w *worker) pop() {
 	}
 }
 
-// failed asks the error policy about a record whose step failed.
+// failed asks the error policy about a record whose step failed. It does not ask once the ownership
+// is gone:
+//
+//  1. A fold waits for something; the ownership is lost, and the context of the fold ends.
+//  2. The fold returns the end of the context. A policy that skips failures says Skip.
+//  3. The skip is remembered. The partition comes back, and the record is never folded.
 func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
+	if w.own.State() == fence.Gone {
+		return false, w.own.Cause()
+	}
 	failure := result.Failure
+	failure.Attempt += w.m.attemptsBefore(w.own.Partition(), r.Offset)
 	action := stream.Stop
 	if w.m.cfg.OnError != nil {
 		action = w.m.cfg.OnError(w.ctx, failure)
@@ -261,6 +270,7 @@ func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
 		return true, nil
 	case stream.Retry:
 		if result.Tainted {
+			w.m.rememberAttempts(w.own.Partition(), r.Offset, failure.Attempt)
 			return false, w.tainted(r.Offset)
 		}
 		w.blocked = time.Now().Add(retryPause(failure.Attempt))
@@ -321,10 +331,10 @@ func (w *worker) teardown() {
 	w.outputs.close()
 }
 
-func (w *worker) tellLost(cause error) {
+// tellLost tells hooks and log, once: the worker finds the end as well as the group's callback.
+func (w *worker) tellLost(e stream.Released) {
 	w.told.Do(func() {
-		w.log.Warn("ownership lost", "cause", cause)
-		call(w.m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Lost },
-			stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
+		w.log.Warn("ownership lost", "cause", e.Cause)
+		call(w.m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Lost }, e)
 	})
 }
