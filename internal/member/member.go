@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -101,6 +102,7 @@ func (m *Member) fail(err error) {
 
 // pollUntil polls until ctx ends or the member failed.
 func (m *Member) pollUntil(ctx context.Context) {
+	var late kgo.Fetches // with the rule off: what the poll before returned
 	for {
 		pollCtx, wake := context.WithCancel(ctx)
 		m.mu.Lock()
@@ -113,7 +115,11 @@ func (m *Member) pollUntil(ctx context.Context) {
 		wake()
 		// Rebalances are blocked from here to AllowRebalance: what is tagged with the present
 		// ownership was fetched under it or is dropped by its engine for being below its start (R14).
-		m.dispatch(fetches)
+		batches := fetches
+		if !rule.On(m.ctx, rule.OwnershipTag) { // as if they were tagged after rebalances were allowed
+			batches, late = late, fetches
+		}
+		m.dispatch(batches)
 		m.runPosted()
 		m.poll.AllowRebalance()
 		if ctx.Err() != nil || m.failed() != nil || fetches.IsClientClosed() {
