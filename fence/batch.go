@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/stream"
@@ -90,29 +89,50 @@ func (b *batch) answer(err error) {
 	b.waiters = nil
 }
 
-// without takes refused out of b and answers it with err. If it carried an offset, the calls behind
-// it that carry one go out as well: their offsets were chosen in the belief that the records before
-// them are written. It reports whether anything is left.
-func (b *batch) without(refused *waiter, last Offset, err error) bool {
+// withoutLocked takes refused out of b and answers it with err. If it carried an offset, the calls
+// behind it that carry one go out as well, from b and from the queue. The offset of b, which other
+// goroutines read as the floor, changes in one step:
+//
+//  1. b has Commit(10), and a write that is refused; 5 is committed.
+//  2. The offset of b is set back to 5, to be computed again.
+//  3. Commit(7) sees the floor 5 and is queued.
+//  4. b commits 10, and the committed offset would fall to 7.
+func (w *Writer) withoutLocked(b *batch, refused *waiter, err error) {
 	kept, behind := b.waiters[:0:0], false
-	b.next = last
+	next := w.last
 	for _, q := range b.waiters {
 		switch {
 		case q == refused:
 			behind = q.offset != nil
 			q.done <- err
 		case behind && q.offset != nil:
-			q.done <- fmt.Errorf("the offset stands behind a write that was refused: %w", err)
+			q.done <- w.behind(*q.offset, err)
 		default:
 			if q.offset != nil {
-				b.next = *q.offset
+				next = *q.offset
 			}
 			kept = append(kept, q)
 		}
 	}
-	b.waiters = kept
-	if b.next.Next < 0 {
-		b.answer(stream.NewError("write", stream.ErrNoOffset))
+	if behind {
+		w.refuseBehindLocked(0, err)
 	}
-	return len(b.waiters) > 0
+	b.waiters, b.next = kept, next
+	if next.Next < 0 {
+		b.answer(stream.NewError("write", stream.ErrNoOffset).At(w.c.Input, -1))
+	}
+}
+
+// failed answers every waiter of b with err. The calls that were queued behind an offset of b fail
+// with it.
+func (w *Writer) failed(b *batch, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range b.waiters {
+		if q.offset != nil {
+			w.refuseBehindLocked(0, err)
+			break
+		}
+	}
+	b.answer(err)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/internal/rule"
-	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -26,6 +25,7 @@ type Group struct {
 	session  *session
 	client   *kgo.Client
 	ctx      context.Context // carries the rule switches of the run; it is never cancelled by us
+	ready    chan struct{}   // closed when NewClient is done: the client calls back before it returns
 
 	mu      sync.Mutex
 	counter int64
@@ -43,7 +43,7 @@ type Group struct {
 func NewGroup(assigned func(context.Context, *Ownership), released func(o *Ownership, lost bool)) *Group {
 	return &Group{
 		assigned: assigned, released: released, session: newSession(),
-		owned: map[stream.Partition]*Ownership{},
+		owned: map[stream.Partition]*Ownership{}, ready: make(chan struct{}),
 	}
 }
 
@@ -105,11 +105,10 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	if err != nil {
 		return nil, err
 	}
+	defer close(g.ready)
 	g.client = cl
 	g.session.metadata = cl.GroupMetadata
-	g.session.ask = func(ctx context.Context, member string, generation int32) error {
-		return wire.Heartbeat(ctx, cl, s.Group, member, s.InstanceID, generation)
-	}
+	g.session.ask = g.session.askThrough(cl)
 	return cl, nil
 }
 
@@ -257,7 +256,10 @@ func each(os []*Ownership, do func(*Ownership)) {
 	wg.Wait()
 }
 
+// onAssigned, like the other callbacks, first waits until NewClient is done: the client joins the
+// group while it is being made, and a quick group answers before the session knows the client.
 func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
+	<-g.ready
 	defer g.session.wake()
 	stale := g.takeStale()
 	each(stale, func(o *Ownership) { g.released(o, true) })
@@ -281,6 +283,7 @@ func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]
 }
 
 func (g *Group) onRevoked(_ context.Context, _ *kgo.Client, removed map[string][]int32) {
+	<-g.ready
 	defer g.session.wake()
 	liveID, generation := g.session.metadata()
 	token := Token{MemberID: liveID, Generation: generation, InstanceID: g.session.instanceID}
@@ -301,6 +304,7 @@ func (g *Group) onRevoked(_ context.Context, _ *kgo.Client, removed map[string][
 }
 
 func (g *Group) onLost(_ context.Context, _ *kgo.Client, removed map[string][]int32) {
+	<-g.ready
 	g.session.membershipEnded()
 	lost := g.take(removed)
 	each(lost, func(o *Ownership) {

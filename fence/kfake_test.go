@@ -23,24 +23,33 @@ const (
 	testProgress = "state"
 )
 
+// place is where a test works: a cluster, a group, an input and a progress topic.
+type place struct {
+	k                      kafka.Config
+	group, input, progress string
+	// member, if set, is the connection of members in place of k, and txn that of writers.
+	member, txn *kafka.Config
+	memberOpts  []kgo.Opt
+}
+
 // patience bounds every wait of the tests; none of them ends by it unless it fails.
 const patience = 60 * time.Second
 
-func testLogger(t *testing.T) *slog.Logger {
+func testLogger(t testing.TB) *slog.Logger {
 	if !testing.Verbose() {
 		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("test", t.Name())
 }
 
-func testContext(t *testing.T) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // fakeCluster starts an embedded broker with an input and a progress topic of one partition each.
-func fakeCluster(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, kafka.Config) {
+func fakeCluster(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, place) {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{
 		kfake.NumBrokers(1),
@@ -50,10 +59,10 @@ func fakeCluster(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, kafka.Config)
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return c, kafka.Config{Brokers: c.ListenAddrs()}
+	return c, place{k: kafka.Config{Brokers: c.ListenAddrs()}, group: testGroup, input: testInput, progress: testProgress}
 }
 
-func topicID(t *testing.T, k kafka.Config, topic string) [16]byte {
+func topicID(t testing.TB, k kafka.Config, topic string) [16]byte {
 	t.Helper()
 	cl := testClient(t, k)
 	topics, err := kadm.NewClient(cl).ListTopics(testContext(t), topic)
@@ -63,7 +72,7 @@ func topicID(t *testing.T, k kafka.Config, topic string) [16]byte {
 	return topics[topic].ID
 }
 
-func testClient(t *testing.T, k kafka.Config, opts ...kgo.Opt) *kgo.Client {
+func testClient(t testing.TB, k kafka.Config, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := k.Client(opts...)
 	if err != nil {
@@ -98,8 +107,12 @@ func (m *member) whenReleased(f func(*Ownership, bool)) {
 }
 
 // join starts a member. It leaves at the end of the test.
-func join(t *testing.T, k kafka.Config, s Session, opts ...kgo.Opt) *member {
+func join(t testing.TB, p place, s Session, opts ...kgo.Opt) *member {
 	t.Helper()
+	k := p.k
+	if p.member != nil {
+		k = *p.member
+	}
 	m := &member{grants: make(chan *Ownership, 64), ends: make(chan release, 64)}
 	m.Group = NewGroup(
 		func(_ context.Context, o *Ownership) { m.grants <- o },
@@ -112,13 +125,11 @@ func join(t *testing.T, k kafka.Config, s Session, opts ...kgo.Opt) *member {
 			}
 			m.ends <- release{o, lost}
 		})
-	if s.Group == "" {
-		s.Group = testGroup
-	}
+	s.Group = p.group
 	if s.HeartbeatInterval == 0 {
 		s.HeartbeatInterval = 100 * time.Millisecond
 	}
-	cl, err := m.NewClient(context.Background(), k, s, append([]kgo.Opt{kgo.ConsumeTopics(testInput)}, opts...)...)
+	cl, err := m.NewClient(context.Background(), k, s, append(append([]kgo.Opt{kgo.ConsumeTopics(p.input)}, p.memberOpts...), opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +155,7 @@ func join(t *testing.T, k kafka.Config, s Session, opts ...kgo.Opt) *member {
 }
 
 // granted waits for the next grant.
-func (m *member) granted(t *testing.T) *Ownership {
+func (m *member) granted(t testing.TB) *Ownership {
 	t.Helper()
 	select {
 	case o := <-m.grants:
@@ -155,18 +166,28 @@ func (m *member) granted(t *testing.T) *Ownership {
 	}
 }
 
-func writerConfig(t *testing.T, k kafka.Config, o *Ownership) Config {
+func (p place) config(t testing.TB, o *Ownership) Config {
 	t.Helper()
+	k := p.k
+	if p.txn != nil {
+		k = *p.txn
+	}
 	return Config{
-		Kafka: k, Group: testGroup, Ownership: o,
-		Input:        stream.Partition{Topic: testInput},
-		Progress:     stream.Partition{Topic: testProgress},
-		InputTopicID: topicID(t, k, testInput), InputPartitions: 1,
+		Kafka: k, Group: p.group, Ownership: o,
+		Input:        o.Partition(),
+		Progress:     p.progressOf(o.Partition().Partition),
+		InputTopicID: topicID(t, p.k, p.input), InputPartitions: 1,
 		Logger: testLogger(t),
 	}
 }
 
-func openWriter(t *testing.T, c Config) (*Writer, Committed) {
+func (p place) progressOf(n int32) stream.Partition {
+	return stream.Partition{Topic: p.progress, Partition: n}
+}
+
+func (p place) id(n int32) string { return TransactionalID(p.group, p.progress, n) }
+
+func openWriter(t testing.TB, c Config) (*Writer, Committed) {
 	t.Helper()
 	w, found, err := Open(testContext(t), c)
 	if err != nil {
@@ -176,7 +197,7 @@ func openWriter(t *testing.T, c Config) (*Writer, Committed) {
 	return w, found
 }
 
-func closeWriter(t *testing.T, w *Writer) {
+func closeWriter(t testing.TB, w *Writer) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := w.Close(ctx); err != nil {
@@ -184,12 +205,12 @@ func closeWriter(t *testing.T, w *Writer) {
 	}
 }
 
-// restored returns what the progress partition holds: the last value of each key, and the newest
+// restored returns what a progress partition holds: the last value of each key, and the newest
 // progress record with its offset.
-func restored(t *testing.T, k kafka.Config) (state map[string]string, p Progress, at int64) {
+func (p place) restored(t *testing.T, n int32) (state map[string]string, newest Progress, at int64) {
 	t.Helper()
 	state, at = map[string]string{}, -1
-	for r, err := range Restore(testContext(t), RestoreConfig{Kafka: k, Partition: stream.Partition{Topic: testProgress}}) {
+	for r, err := range Restore(testContext(t), RestoreConfig{Kafka: p.k, Partition: p.progressOf(n)}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,12 +219,12 @@ func restored(t *testing.T, k kafka.Config) (state map[string]string, p Progress
 			t.Fatal(err)
 		}
 		if ok {
-			p, at = found, r.Offset
+			newest, at = found, r.Offset
 			continue
 		}
 		state[string(r.Key)] = string(r.Value)
 	}
-	return state, p, at
+	return state, newest, at
 }
 
 func put(key, value string) stream.Message {
@@ -212,10 +233,14 @@ func put(key, value string) stream.Message {
 
 func TestWriterCommitsRecordsAndOffset(t *testing.T) {
 	t.Parallel()
-	_, k := fakeCluster(t)
-	m := join(t, k, Session{})
+	_, p := fakeCluster(t)
+	checkCommits(t, p)
+}
+
+func checkCommits(t *testing.T, place place) {
+	m := join(t, place, Session{})
 	o := m.granted(t)
-	w, found := openWriter(t, writerConfig(t, k, o))
+	w, found := openWriter(t, place.config(t, o))
 	if found.Next != -1 || found.TookOver {
 		t.Fatalf("a group without offsets gave %+v", found)
 	}
@@ -239,14 +264,14 @@ func TestWriterCommitsRecordsAndOffset(t *testing.T) {
 	if err := w.Write(ctx, put("a", "3")); !errors.Is(err, stream.ErrClosed) {
 		t.Fatalf("write after close: %v", err)
 	}
-	state, p, _ := restored(t, k)
+	state, p, _ := place.restored(t, 0)
 	if state["a"] != "2" || state["b"] != "1" {
 		t.Errorf("state %v", state)
 	}
-	if p.Sequence != 3 || p.Nonce != o.Nonce() || p.Inputs[0].Next != 7 || p.Group != testGroup {
+	if p.Sequence != 3 || p.Nonce != o.Nonce() || p.Inputs[0].Next != 7 || p.Group != place.group {
 		t.Errorf("progress %+v", p)
 	}
-	_, found = openWriter(t, writerConfig(t, k, o))
+	_, found = openWriter(t, place.config(t, o))
 	want := Committed{Next: 7, LeaderEpoch: 0, Nonce: o.Nonce(), Sequence: 3, TookOver: true}
 	if found != want {
 		t.Errorf("found %+v, want %+v", found, want)

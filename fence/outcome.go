@@ -1,12 +1,10 @@
 package fence
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
@@ -146,11 +144,14 @@ func classify(err error) (class, string) {
 	if e, ok := errors.AsType[*wire.StepError](err); ok {
 		step = e.Step
 	}
-	if errors.Is(err, stream.ErrOwnershipLost) {
-		return classGone, "" // the gate or the token's reader said so; even at the end: see unknown
-	}
-	if step == wire.StepEnd {
+	if step == wire.StepEnd { // even when the end of the ownership has cut the wait for the answer
 		return classUnknown, ""
+	}
+	if errors.Is(err, stream.ErrOwnershipLost) {
+		return classGone, "" // the gate, the reader of the token or the read-back says so
+	}
+	if errors.Is(err, stream.ErrConfig) || errors.Is(err, stream.ErrReservedOption) {
+		return classFatal, "correct the configuration" // the client cannot even be made
 	}
 	code, ok := errors.AsType[*kerr.Error](err)
 	if !ok {
@@ -233,8 +234,3 @@ func (e *Refusal) Unwrap() []error {
 // errAnotherCommitted is the cause when a read-back finds somebody else's commit: drop the memory,
 // restore and renew.
 var errAnotherCommitted = fmt.Errorf("another owner committed: %w", stream.ErrOwnershipLost)
-
-// ended reports whether err is only about our own end: the context or the client was closed.
-func ended(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kgo.ErrClientClosed)
-}

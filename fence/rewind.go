@@ -18,8 +18,13 @@ func (w *Writer) Refetch(ctx context.Context) (Committed, error) {
 		return Committed{}, context.Cause(ctx)
 	}
 	defer func() { w.turn <- struct{}{} }()
-	if w.producer == nil {
-		return Committed{}, stream.NewError("fetch offset", stream.ErrClosed).At(w.c.Input, -1)
+	if err := w.ended(); err != nil {
+		return Committed{}, err
+	}
+	ctx, cancel := w.whileOpen(ctx)
+	defer cancel()
+	if w.producer == nil { // a Retake was cut by the end of its context
+		return w.first(ctx)
 	}
 	off, err := w.stableOffset(ctx)
 	if err != nil {

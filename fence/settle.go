@@ -36,7 +36,7 @@ func (w *Writer) settle(b *batch) {
 			return
 		}
 		if err := w.react(ctx, b, err); err != nil {
-			b.answer(err)
+			w.failed(b, err)
 			return
 		}
 	}
@@ -68,12 +68,12 @@ func (w *Writer) committed(b *batch, at int64) {
 		Partition: w.c.Input, Next: b.next.Next, Writes: len(b.messages()), Bytes: b.bytes(),
 		Took: time.Since(b.began), ReadBack: b.readBack,
 	}
-	b.answer(nil)
 	for _, h := range w.c.Hooks {
 		if h.Committed != nil {
 			h.Committed(event)
 		}
 	}
+	b.answer(nil) // after the hooks, so that whoever waited finds them called
 }
 
 // produceError is the answer to the records of one transaction, nil where there was no error.
@@ -173,7 +173,10 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 			return w.lose(b, fmt.Errorf("generation %d was refused while draining: %w", b.token.Generation, err))
 		}
 		if _, err := w.own.NextToken(ctx, b.token); err != nil {
-			return w.lose(b, err)
+			if errors.Is(err, stream.ErrOwnershipLost) {
+				return w.lose(b, err)
+			}
+			return stream.NewError("commit", err).At(w.c.Input, b.next.Next) // closed meanwhile
 		}
 		return nil
 	case classRecord:
@@ -197,7 +200,8 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 
 // refused tells the hooks and the log.
 func (w *Writer) refused(b *batch, c class, err error) {
-	final := c == classGone || c == classReplaced || c == classInput || c == classFatal
+	final := c == classGone || c == classReplaced || c == classInput || c == classFatal ||
+		c == classFence && w.fences+1 >= maxFences
 	w.c.Logger.Warn("transaction did not commit", "cause", c.String(), "code", codeOf(err), "attempt", b.attempts,
 		"offset", b.next.Next, "generation", b.token.Generation, "final", final, "err", err)
 	for _, h := range w.c.Hooks {
@@ -268,13 +272,14 @@ func (w *Writer) lose(b *batch, cause error) error {
 	if !errors.Is(cause, stream.ErrOwnershipLost) {
 		cause = errors.Join(stream.ErrOwnershipLost, cause)
 	}
+	queued := stream.NewError("write", cause).At(w.c.Input, -1) // nothing is in doubt about these
 	if b.doubt {
 		cause = errors.Join(stream.ErrOutcomeUnknown, cause)
 	}
 	e := stream.NewError("commit", cause).At(w.c.Input, b.next.Next)
 	e.Group, e.TransactionalID = w.c.Group, w.id
+	w.failAll(queued)
 	w.own.Lose(e)
-	w.failAll(e)
 	return e
 }
 
@@ -350,12 +355,7 @@ func (w *Writer) takeOut(b *batch, err error) error {
 	e := stream.NewError("write", &Refusal{Index: i, Message: q.messages[i], Err: cause}).At(w.c.Progress, -1)
 	e.Key = q.messages[i].Key
 	w.mu.Lock()
-	last := w.last
+	w.withoutLocked(b, q, e)
 	w.mu.Unlock()
-	if b.without(q, last, e) {
-		w.mu.Lock()
-		w.flying = &b.next
-		w.mu.Unlock()
-	}
 	return nil
 }

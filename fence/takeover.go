@@ -41,8 +41,22 @@ func Open(ctx context.Context, c Config) (*Writer, Committed, error) {
 	if err != nil {
 		return nil, Committed{}, err
 	}
+	if c.InputTopicID == ([16]byte{}) {
+		if c.InputTopicID, err = lookupTopicID(ctx, c); err != nil {
+			return nil, Committed{}, err
+		}
+	}
 	id := TransactionalID(c.Group, c.Progress.Topic, c.Progress.Partition)
 	return open(ctx, c, id, &cluster{c: c, id: id, base: context.WithoutCancel(ctx)})
+}
+
+func lookupTopicID(ctx context.Context, c Config) ([16]byte, error) {
+	cl, err := c.Kafka.Client()
+	if err != nil {
+		return [16]byte{}, err
+	}
+	defer cl.Close()
+	return wire.TopicID(ctx, cl, c.Input.Topic)
 }
 
 func open(ctx context.Context, c Config, id string, o opener) (*Writer, Committed, error) {
@@ -85,6 +99,8 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 	defer cancel(nil)
 	stop := context.AfterFunc(goneContext{w.own.Gone()}, func() { cancel(w.own.Cause()) })
 	defer stop()
+	stopClosed := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
+	defer stopClosed()
 	for attempt := 0; ; attempt++ {
 		found, err := w.firstOnce(ctx)
 		if err == nil {
@@ -187,12 +203,14 @@ func (w *Writer) Retake(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	defer func() { w.turn <- struct{}{} }()
-	w.mu.Lock()
-	commits, final := w.commits, w.final
-	w.mu.Unlock()
-	if final != nil {
-		return final
+	if err := w.ended(); err != nil {
+		return err
 	}
+	ctx, cancel := w.whileOpen(ctx)
+	defer cancel()
+	w.mu.Lock()
+	commits := w.commits
+	w.mu.Unlock()
 	if commits > 0 {
 		return stream.NewError("take over", fmt.Errorf("%w: the first commit has been made", stream.ErrConfig)).At(w.c.Input, -1)
 	}
@@ -207,6 +225,23 @@ func (w *Writer) Retake(ctx context.Context) error {
 	}
 	w.known.progress, w.known.from = before.progress, before.from
 	return nil
+}
+
+// ended returns why no call is taken any more, nil while calls are taken.
+func (w *Writer) ended() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.final == nil && w.closed {
+		return stream.NewError("take over", stream.ErrClosed).At(w.c.Input, -1)
+	}
+	return w.final
+}
+
+// whileOpen returns a context that ends with ctx, and with the writer when Close is out of patience.
+func (w *Writer) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // goneContext makes a context of a channel, for context.AfterFunc.

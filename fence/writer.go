@@ -92,7 +92,8 @@ func (w *Writer) Write(ctx context.Context, rs ...stream.Message) error {
 
 // Commit writes rs and the offset in one transaction: all or none. An offset below one that was
 // committed, or that an earlier call is about to commit, is refused with ErrOffsetBack; the same
-// offset again is not. Otherwise it returns what Write does.
+// offset again is not. Otherwise it returns what Write does, and fails if an earlier Commit, which
+// the offset stands behind, was refused or withdrawn while this one waited.
 func (w *Writer) Commit(ctx context.Context, next Offset, rs ...stream.Message) error {
 	return w.submit(ctx, &waiter{messages: rs, offset: &next})
 }
@@ -168,10 +169,39 @@ func (w *Writer) withdraw(q *waiter) bool {
 	for i := range w.queue {
 		if w.queue[i] == q {
 			w.queue = append(w.queue[:i], w.queue[i+1:]...)
+			if q.offset != nil {
+				w.refuseBehindLocked(i, errors.New("it was withdrawn"))
+			}
 			return true
 		}
 	}
 	return false
+}
+
+// refuseBehindLocked takes the calls that carry an offset out of the queue, from index i on: they
+// stand behind a call that carried one and was not written. Their offsets were chosen in the belief
+// that its records are:
+//
+//  1. Commit(12, a) waits, or is in flight; Commit(15, b) is queued behind it.
+//  2. a is refused. The offset 12 is not committed.
+//  3. The offset 15 is committed with b. Nobody folds the records of a again.
+func (w *Writer) refuseBehindLocked(i int, cause error) {
+	kept := w.queue[:i:i]
+	for _, q := range w.queue[i:] {
+		if q.offset == nil {
+			kept = append(kept, q)
+			continue
+		}
+		q.done <- w.behind(*q.offset, cause)
+	}
+	w.queue = kept
+}
+
+// behind is the answer to a call whose offset stands behind one that was not committed. It is no
+// *Refusal: none of the call's own records was refused.
+func (w *Writer) behind(o Offset, cause error) error {
+	err := fmt.Errorf("the commit before this one, which its offset stands behind, was not made: %v", cause)
+	return stream.NewError("commit", err).At(w.c.Input, o.Next).Hinted("commit again, with an offset that does not pass what was not written")
 }
 
 func (w *Writer) signal() {
@@ -192,9 +222,17 @@ func sizeOf(m stream.Message) int64 {
 }
 
 // run is the writer's goroutine: one transaction at a time until the writer ends.
+//
+// The client is closed under the turn, because a Retake may hold it:
+//
+//  1. Retake has opened a client and fetches the offset through it.
+//  2. The ownership is lost; run ends, and closes and forgets the client.
+//  3. Retake fetches again, through a client that is not there any more.
 func (w *Writer) run() {
 	defer func() {
+		<-w.turn
 		w.dispose()
+		w.turn <- struct{}{}
 		w.opener.rest()
 		close(w.done)
 	}()
@@ -205,21 +243,23 @@ func (w *Writer) run() {
 			w.failAll(w.endError())
 			return
 		}
-		for {
-			<-w.turn
-			b := w.drain()
-			if b != nil {
-				w.settle(b)
-			}
-			w.turn <- struct{}{}
-			if b == nil {
-				break
-			}
+		for w.transact() {
 		}
 		if w.drained() {
 			return
 		}
 	}
+}
+
+// transact brings the next batch to its outcome and reports whether there was one.
+func (w *Writer) transact() bool {
+	<-w.turn
+	defer func() { w.turn <- struct{}{} }()
+	b := w.drain()
+	if b != nil {
+		w.settle(b)
+	}
+	return b != nil
 }
 
 // drained reports whether the writer was closed and has nothing left to do.

@@ -47,7 +47,8 @@ type Record struct {
 
 // Encode returns r as a message without a topic. It shares Key (unless it begins with a zero byte)
 // and Value with r. It fails with stream.ErrTooLarge on more inputs, timers or firings, or longer
-// timer names, than the format allows, and on a value beside a kind that has none.
+// timer names, than the format allows, and on a value beside a kind that has none. Encode and Decode are
+// pure: any number of goroutines may call them at once.
 func Encode(r Record) (stream.Message, error) {
 	var flags byte
 	value := []byte{} // not nil, which would be a tombstone

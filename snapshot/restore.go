@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -85,8 +86,11 @@ type source interface {
 // stream.ErrRestoreStalled, whose message has the cause and whose hint has the next step; the error is
 // stream.ErrTruncated too if the log became shorter. Other errors are stream.ErrTopic,
 // stream.ErrNotAuthorized, stream.ErrNotAuthenticated, the cause of ctx, and errors of Each and
-// Retake. It is safe to restore several partitions at once.
+// Retake. It is safe to restore several partitions at once. An incomplete c is stream.ErrConfig.
 func Restore(ctx context.Context, c RestoreConfig) (Result, error) {
+	if c.Each == nil || c.source == nil && (c.Client == nil || c.Topic == "" || c.Partition < 0) {
+		return Result{}, stream.NewError("restore", fmt.Errorf("%w: RestoreConfig needs Client, Topic, Partition and Each", stream.ErrConfig))
+	}
 	if c.source == nil {
 		c.source = wire.Log{Client: c.Client, Topic: c.Topic, TopicID: c.TopicID, Partition: c.Partition}
 	}
@@ -195,40 +199,39 @@ func (r *restore) capture(ctx context.Context) error {
 
 func (r *restore) each(rec *kgo.Record) error {
 	if rec.Key == nil {
-		r.mu.Lock()
-		r.keyless++
-		first := r.keyless == 1
-		r.mu.Unlock()
-		if first {
-			r.Logger.Warn("a record without a key is in the snapshot topic and left out: only the flow may write there; "+
-				"further ones are counted, not logged", "offset", rec.Offset)
-		}
-		r.advance(rec.Offset + 1)
-		return nil
-	}
-	r.setHanding(true)
-	err := r.Each(wire.Record(rec))
-	r.setHanding(false)
-	if err != nil {
-		return err
+		return r.keylessAt(rec.Offset)
 	}
 	size := int64(len(rec.Key) + len(rec.Value))
 	for i := range rec.Headers {
 		size += int64(len(rec.Headers[i].Key) + len(rec.Headers[i].Value))
 	}
 	r.mu.Lock()
-	r.records++
-	r.bytes += size
+	r.handing = true
 	r.mu.Unlock()
-	r.advance(rec.Offset + 1)
-	return nil
+	err := r.Each(wire.Record(rec))
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handing = false
+	if err == nil {
+		r.records++
+		r.bytes += size
+		r.position, r.advancedAt, r.retried = rec.Offset+1, now, nil
+	}
+	return err
 }
 
-// setHanding marks the time that the record's taker uses, which is not the log standing still.
-func (r *restore) setHanding(on bool) {
+func (r *restore) keylessAt(offset int64) error {
 	r.mu.Lock()
-	r.handing = on
+	r.keyless++
+	first := r.keyless == 1
 	r.mu.Unlock()
+	if first {
+		r.Logger.Warn("a record without a key is in the snapshot topic and left out: only the flow may write there; "+
+			"further ones are counted, not logged", "offset", offset)
+	}
+	r.advance(offset + 1)
+	return nil
 }
 
 func (r *restore) advance(position int64) {

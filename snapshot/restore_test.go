@@ -238,7 +238,7 @@ func TestRestore3RegressedEndIsTruncation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 9, stable: 1}
 		time.AfterFunc(time.Second, func() { f.set(func(f *fakeLog) { f.end = 6 }) })
-		_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(nil), StallTimeout: 4 * time.Second})
+		_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), StallTimeout: 4 * time.Second})
 		if !errors.Is(err, stream.ErrRestoreStalled) || !errors.Is(err, stream.ErrTruncated) {
 			t.Fatalf("got %v, want a stall that is a truncation", err)
 		}
@@ -253,7 +253,7 @@ func TestRestore3RegressedEndIsTruncation(t *testing.T) {
 func TestRestore4ProgressOutlivesTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 8, stable: 8, every: 90 * time.Millisecond}
-		res, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(nil), StallTimeout: 300 * time.Millisecond})
+		res, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), StallTimeout: 300 * time.Millisecond})
 		if err != nil || res.Took != 720*time.Millisecond {
 			t.Fatalf("took %v: %v", res.Took, err)
 		}
@@ -263,7 +263,7 @@ func TestRestore4ProgressOutlivesTheTimeout(t *testing.T) {
 func TestRestore5FailingDiagnosisIsStillAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 3, stable: 1, endsErr: errors.New("broker is down"), readErr: errors.New("connection refused")}
-		_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(nil), StallTimeout: time.Second})
+		_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), StallTimeout: time.Second})
 		if !errors.Is(err, stream.ErrRestoreStalled) {
 			t.Fatalf("got %v, want a stall", err)
 		}
@@ -279,7 +279,7 @@ func TestRestore6ProgressLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 3, stable: 0}
 		lines, logger := newLog()
-		_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(nil), StallTimeout: 12 * time.Second, Logger: logger})
+		_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), StallTimeout: 12 * time.Second, Logger: logger})
 		if !errors.Is(err, stream.ErrRestoreStalled) {
 			t.Fatalf("got %v, want a stall", err)
 		}
@@ -300,7 +300,7 @@ func TestRestore7OneWarningWhenItWillWait(t *testing.T) {
 				f := &fakeLog{end: 3, stable: tc.stable}
 				time.AfterFunc(20*time.Second, func() { f.set(func(f *fakeLog) { f.stable = 3 }) })
 				lines, logger := newLog()
-				if _, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(nil), Logger: logger}); err != nil {
+				if _, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), Logger: logger}); err != nil {
 					t.Fatal(err)
 				}
 				if got := lines.with("level=WARN"); len(got) != tc.want {
@@ -316,7 +316,7 @@ func TestRestore8WithoutATimeoutItWaits(t *testing.T) {
 		f := &fakeLog{end: 3, stable: 1}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		res, err := Restore(ctx, RestoreConfig{source: f, Each: fold(nil), StallTimeout: -1})
+		res, err := Restore(ctx, RestoreConfig{source: f, Each: fold(map[string]string{}), StallTimeout: -1})
 		if !errors.Is(err, context.DeadlineExceeded) || res.Took != time.Hour {
 			t.Fatalf("took %v: %v, want the context's end after an hour", res.Took, err)
 		}
@@ -329,7 +329,7 @@ func TestRestore8WithoutATimeoutItWaits(t *testing.T) {
 func TestRestoreEmptyLogReadsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{start: 4, end: 4, stable: 4}
-		res, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(nil)})
+		res, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{})})
 		if err != nil || res.Position != 4 || res.Took != 0 {
 			t.Fatalf("%+v, %v", res, err)
 		}
@@ -338,7 +338,7 @@ func TestRestoreEmptyLogReadsNothing(t *testing.T) {
 
 func TestRestoreOfAnUnreachableLogIsAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		res, err := Restore(t.Context(), RestoreConfig{source: &fakeLog{endsHang: true}, Each: fold(nil)})
+		res, err := Restore(t.Context(), RestoreConfig{source: &fakeLog{endsHang: true}, Each: fold(map[string]string{})})
 		if !errors.Is(err, stream.ErrRestoreStalled) || res.Took != DefaultStallTimeout {
 			t.Fatalf("took %v: %v, want a stall after the default timeout", res.Took, err)
 		}
@@ -349,27 +349,28 @@ func TestRestoreRetakesItsOwnID(t *testing.T) {
 	for name, tc := range map[string]struct {
 		open    bool
 		openErr error
+		frees   bool            // taking over ends the transaction
 		want    []time.Duration // when it retakes
 	}{
-		"open on our id":   {true, nil, []time.Duration{2 * time.Second, 6 * time.Second, 14 * time.Second}},
-		"not on our id":    {false, nil, nil},
-		"cannot be known":  {false, errors.New("no such request"), []time.Duration{2 * time.Second, 6 * time.Second, 14 * time.Second}},
-		"id taken at once": {true, nil, []time.Duration{2 * time.Second}},
+		"open on our id":  {true, nil, false, []time.Duration{2 * time.Second, 6 * time.Second, 14 * time.Second}},
+		"not on our id":   {false, nil, false, nil},
+		"cannot be known": {false, errors.New("no such request"), false, []time.Duration{2 * time.Second, 6 * time.Second, 14 * time.Second}},
+		"freed by it":     {true, nil, true, []time.Duration{2 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fakeLog{end: 3, stable: 1, openOn: tc.open, openErr: tc.openErr}
 				began := time.Now()
 				var got []time.Duration
-				_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(nil), TransactionalID: "us", StallTimeout: 20 * time.Second,
+				_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), TransactionalID: "us", StallTimeout: 20 * time.Second,
 					Retake: func(context.Context) error {
 						got = append(got, time.Since(began).Round(100*time.Millisecond))
-						if len(got) == len(tc.want) && name == "id taken at once" {
+						if tc.frees {
 							f.set(func(f *fakeLog) { f.stable = 3 })
 						}
 						return nil
 					}})
-				if stalled := errors.Is(err, stream.ErrRestoreStalled); stalled == (name == "id taken at once") {
+				if stalled := errors.Is(err, stream.ErrRestoreStalled); stalled == tc.frees {
 					t.Errorf("got %v", err)
 				}
 				if fmt.Sprint(got) != fmt.Sprint(tc.want) {
@@ -384,7 +385,7 @@ func TestRestoreErrorsComeBackAsTheyAre(t *testing.T) {
 	lost := errors.New("lost")
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 3, stable: 1, openOn: true}
-		if _, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(nil), TransactionalID: "us",
+		if _, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), TransactionalID: "us",
 			Retake: func(context.Context) error { return lost }}); err != lost {
 			t.Errorf("retake: got %v", err)
 		}
@@ -395,7 +396,7 @@ func TestRestoreErrorsComeBackAsTheyAre(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(lost) })
 		f = &fakeLog{end: 3, stable: 1}
-		if _, err := Restore(ctx, RestoreConfig{source: f, Each: fold(nil)}); err != lost {
+		if _, err := Restore(ctx, RestoreConfig{source: f, Each: fold(map[string]string{})}); err != lost {
 			t.Errorf("context: got %v", err)
 		}
 	})
@@ -403,7 +404,7 @@ func TestRestoreErrorsComeBackAsTheyAre(t *testing.T) {
 
 func TestRestoreDoesNotCallASlowTakerAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeLog{end: 2, stable: 2, records: []*kgo.Record{put(0, "a", "1"), put(1, "b", "1")}}
+		f := &fakeLog{end: 2, stable: 2, every: time.Millisecond, records: []*kgo.Record{put(0, "a", "1"), put(1, "b", "1")}}
 		_, err := Restore(t.Context(), RestoreConfig{source: f, StallTimeout: time.Second, Each: func(stream.Record) error {
 			time.Sleep(time.Minute)
 			return nil

@@ -55,7 +55,7 @@ func TestStallTexts(t *testing.T) {
 				f := &fakeLog{end: 3, stable: 1}
 				tc.change(f, time.Now())
 				lines, logger := newLog()
-				_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(nil), TransactionalID: "us", StallTimeout: 3 * time.Second, Logger: logger})
+				_, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), TransactionalID: "us", StallTimeout: 3 * time.Second, Logger: logger})
 				if !errors.Is(err, stream.ErrRestoreStalled) || errors.Is(err, stream.ErrTruncated) {
 					t.Fatalf("got %v, want a stall", err)
 				}

@@ -62,7 +62,7 @@ type Committed struct {
 // memory for it (cause "record", not final).
 type Refused struct {
 	Partition Partition
-	Cause     string // "generation", "producer-epoch", "member", "record", "abortable"
+	Cause     string // "generation", "producer-epoch", "member", "instance", "record", "input", "abortable", "transient", "unknown" or "fatal"
 	Code      int16  // Kafka error code, 0 if there was none
 	Final     bool   // the ownership ends by it
 	Err       error

@@ -38,6 +38,8 @@ type childConfig struct {
 	Off          []rule.Name
 	Unfenced     bool
 	Countdown    bool // the fold is countdown, and nothing is persisted but what it asks for
+	Short        bool // timings: see short
+	TellFolds    bool // "folded <partition> <offset>", when a fold returns
 }
 
 // startChild runs a flow in a process that can be killed and stopped.
@@ -54,6 +56,9 @@ func runFlowChild(ctx context.Context, p *kafkatest.Parent) error {
 		return err
 	}
 	c := config(arg.Addrs, arg.Group, arg.Input)
+	if arg.Short {
+		c = short(c)
+	}
 	c.Outputs = arg.Outputs
 	c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if arg.Unfenced {
@@ -67,6 +72,11 @@ func runFlowChild(ctx context.Context, p *kafkatest.Parent) error {
 		c.Fold = holdfast.Chain(c.Fold, func(_ context.Context, k *holdfast.Key[tally], r stream.Record) error {
 			k.Emit(stream.Message{Topic: arg.Outputs[0], Key: r.Key, Value: r.Value})
 			return nil
+		})
+	}
+	if arg.TellFolds {
+		c.Fold = holdfast.Chain(c.Fold, func(_ context.Context, _ *holdfast.Key[tally], r stream.Record) error {
+			return p.Event("folded %d %d", r.Partition, r.Offset)
 		})
 	}
 	if len(arg.Via) > 0 {

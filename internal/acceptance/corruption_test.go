@@ -43,7 +43,7 @@ func startOverlap(t *testing.T, guarantee holdfast.Guarantee, flush string) *ove
 	pr := producer(t, c)
 
 	folded := newCounter()
-	stale := shortSession(rarely(through(o.tap, config(c.Addrs, o.group, o.input))))
+	stale := shortSession(rarely(behind(o.tap, config(c.Addrs, o.group, o.input))))
 	stale.Guarantee = guarantee
 	stale.Fold = counting(folded, func(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
 		if string(r.Value) != slow {

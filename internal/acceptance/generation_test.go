@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast"
@@ -46,14 +47,8 @@ func testGenerationFence(t *testing.T, first []string, value string, writes int)
 		return fold(ctx, k, r)
 	}
 
-	// An earlier owner: the offset that the first flush carries is the one found at assignment.
-	send(t, pr, input, "k", "1")
-	before := start(t, t.Context(), "before", conf)
-	before.committedTo(0, 1)
-	if err := before.stop(); err != nil {
-		t.Fatal(err)
-	}
-	owner := start(t, t.Context(), "owner", through(tap, conf))
+	earlierOwner(t, pr, input, conf)
+	owner := start(t, t.Context(), "owner", behind(tap, conf))
 	await(owner, 0, any1[stream.Restored])
 	next := int64(1)
 	if len(first) > 0 {
@@ -104,5 +99,17 @@ func testGenerationFence(t *testing.T, first []string, value string, writes int)
 	}
 	for _, d := range check(t, cluster, group, input, group+"-snapshots") {
 		t.Error(d)
+	}
+}
+
+// earlierOwner commits the first record: the offset that the first flush of the next owner carries is
+// the one found at assignment.
+func earlierOwner(t *testing.T, pr *kgo.Client, input string, conf holdfast.Config[tally]) {
+	t.Helper()
+	send(t, pr, input, "k", "1")
+	before := start(t, t.Context(), "before", conf)
+	before.committedTo(0, 1)
+	if err := before.stop(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -49,7 +49,7 @@ func TestKafkaSlowFoldHoldsUpItsPartitionAlone(t *testing.T) {
 	slow := newBlocked()
 	free := sync.OnceFunc(func() { close(slow.free) })
 	t.Cleanup(free)
-	conf := through(tap, config(k.Addrs, group, input))
+	conf := behind(tap, config(k.Addrs, group, input))
 	conf.Fold, conf.Member.QueueRecords = slow.fold, queue
 	conf.Kafka.Opts = append(conf.Kafka.Opts, kgo.FetchMaxPartitionBytes(fetchBytes))
 	f := start(t, t.Context(), "slow", conf)

@@ -33,8 +33,8 @@ func tapOf(t *testing.T, c *kafkatest.Cluster) *wiretap.Cluster {
 	return tap
 }
 
-// through sends every connection of a flow through the proxies.
-func through(tap *wiretap.Cluster, c holdfast.Config[tally]) holdfast.Config[tally] {
+// behind sends every connection of a flow through the proxies.
+func behind(tap *wiretap.Cluster, c holdfast.Config[tally]) holdfast.Config[tally] {
 	c.Kafka.Opts = append(c.Kafka.Opts, kgo.Dialer(tap.Dialer()))
 	return c
 }

@@ -69,7 +69,8 @@ func (e *Engine[S]) committable() (offset int64, epoch int32) {
 }
 
 // Close builds a batch of the keys that are due, oldest first, and of tombstones as far as there is
-// room. It returns nil if there is nothing to commit. drain makes every dirty key due. No batch may
+// room. It returns nil if there is nothing to commit. drain makes every dirty key due, but for those
+// that were refused and whose pause has not passed. No batch may
 // be in flight. After an error nothing has changed: the error names a key whose snapshot cannot be
 // written (stream.ErrTooLarge, stream.ErrEncode), and the partition must stop.
 func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
@@ -120,12 +121,22 @@ func (e *Engine[S]) wanted(now int64, drain bool) bool {
 // fill encodes what goes into b and takes it out of the queues. If it fails it puts all back.
 func (e *Engine[S]) fill(b *Batch, now int64, drain bool) error {
 	due := func(x *entry[S]) bool { return x.rank <= now || drain && x.in == &e.due }
-	var later []*entry[S]
+	var later, waiting []*entry[S]
+	defer func() {
+		for _, x := range waiting {
+			e.due.push(x, x.rank, x.tie)
+		}
+	}()
 	e.flying = e.flying[:0]
 	for {
 		x := e.pick(now, drain)
 		if x == nil {
 			break
+		}
+		if x.in == &e.due && x.backsOff(now) {
+			x.in.remove(x)
+			waiting = append(waiting, x)
+			continue
 		}
 		if e.cfg.MaxWrites > 0 && len(b.Writes) == e.cfg.MaxWrites {
 			b.Full = due(x)
@@ -179,6 +190,10 @@ func (e *Engine[S]) requeue(xs []*entry[S], now int64) {
 		e.due.push(x, now+int64(x.backoff()), x.applied)
 	}
 }
+
+// backsOff reports whether x was refused and its pause has not passed. A drain does not cut that
+// pause short, or it would not end: it goes on until there is nothing left that it can write.
+func (x *entry[S]) backsOff(now int64) bool { return x.refused > 0 && x.rank > now }
 
 // backoff returns the pause before the next try, and makes the one after it longer.
 func (x *entry[S]) backoff() time.Duration {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -274,4 +275,41 @@ func panicOf(f func()) (inv Invariant) {
 	defer func() { inv, _ = recover().(Invariant) }()
 	f()
 	return Invariant{}
+}
+
+// A drain closes batches until there is nothing left to write. With KeepDirty a key that the broker
+// refuses each time must not keep it from its end.
+func TestDrainEndsBesideARefusedKey(t *testing.T) {
+	t.Parallel()
+	e := mapEngine(inPlace, func(c *Config[counts]) { c.KeepDirty = true })
+	for i, key := range []string{"a", "refused", "b"} {
+		if r := e.Step(t.Context(), epoch0, rec(int64(i), key, "")); r.Outcome != Folded {
+			t.Fatal(r.Outcome)
+		}
+	}
+	refusals, written := 0, map[string]bool{}
+	b, err := e.Close(epoch0, true)
+	for ; b != nil && err == nil && refusals < 5; b, err = e.Close(epoch0, true) {
+		for b != nil {
+			i := slices.IndexFunc(b.Writes, func(w Write) bool { return string(w.Key) == "refused" })
+			if i < 0 {
+				for _, w := range b.Writes {
+					written[string(w.Key)] = true
+				}
+				e.Committed(epoch0, b)
+				break
+			}
+			refusals++
+			if b, err = e.Refused(epoch0, b, i, errors.New("no")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err != nil || refusals != 1 || !written["a"] || !written["b"] || e.CommittedOffset() != 1 {
+		t.Errorf("%d refusals, written %v, committed %d, error %v", refusals, written, e.CommittedOffset(), err)
+	}
+	later := epoch0.Add(backoffMax)
+	if b, err := e.Close(later, true); err != nil || b == nil || string(b.Writes[0].Key) != "refused" {
+		t.Errorf("after the pause: %+v, %v", b, err)
+	}
 }

@@ -17,8 +17,9 @@ type Member struct {
 	cfg   Config
 	hooks hooks
 	group *fence.Group
-	poll  *kgo.Client // the group member's client
-	admin *kgo.Client // group-less: offsets, restores, topic facts; shared by all partitions
+	poll  *kgo.Client   // the group member's client
+	ready chan struct{} // closed when poll is set: the callbacks may come before it is returned
+	admin *kgo.Client   // group-less: offsets, restores, topic facts; shared by all partitions
 
 	ctx  context.Context // carries the rule switches; ends when Run returns
 	stop context.CancelCauseFunc
@@ -36,7 +37,7 @@ type Member struct {
 // New returns a member.
 func New(c Config) *Member {
 	return &Member{
-		cfg: c, hooks: c.Hooks,
+		cfg: c, hooks: c.Hooks, ready: make(chan struct{}),
 		workers: map[stream.Partition]*worker{},
 		skipped: map[stream.Partition]map[int64]bool{},
 		renewed: map[stream.Partition]int{},
@@ -69,6 +70,7 @@ func (m *Member) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	close(m.ready)
 	polling, cancel := context.WithCancel(m.ctx)
 	unwatch := context.AfterFunc(ctx, cancel)
 	m.pollUntil(polling)
@@ -204,6 +206,7 @@ func (m *Member) seek(w *worker, offset int64) {
 // assigned is called in the group's callback. The takeover and the stable offset fetch happen here,
 // before the client fetches offsets itself; the restore does not.
 func (m *Member) assigned(_ context.Context, o *fence.Ownership) {
+	<-m.ready
 	w := m.adopt(o)
 	m.pause(w)
 	limit, cancel := context.WithTimeoutCause(m.ctx, m.cfg.Session.RebalanceTimeout/3, errLate)

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -14,7 +15,8 @@ import (
 // the first output: closing it is what makes sure that no buffered output of a partition that was
 // taken away can leave later.
 type outputs struct {
-	w *worker
+	w     *worker
+	ended sync.Once
 
 	mu      sync.Mutex
 	client  *kgo.Client
@@ -62,7 +64,7 @@ func (o *outputs) open() (*kgo.Client, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		return nil, o.w.own.Cause()
+		return nil, stream.NewError("write output", errors.Join(stream.ErrOwnershipLost, o.w.own.Cause())).At(o.w.own.Partition(), -1)
 	}
 	if o.client == nil {
 		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0))
@@ -128,13 +130,16 @@ func (o *outputs) tell() {
 	}
 }
 
-// close drops what is buffered and closes the client.
+// close drops what is buffered and closes the client. A second caller waits for the first: nothing can
+// leave after either of them has returned.
 func (o *outputs) close() {
-	o.mu.Lock()
-	client := o.client
-	o.client, o.closed = nil, true
-	o.mu.Unlock()
-	if client != nil {
-		client.Close()
-	}
+	o.ended.Do(func() {
+		o.mu.Lock()
+		client := o.client
+		o.client, o.closed = nil, true
+		o.mu.Unlock()
+		if client != nil {
+			client.Close()
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/snapshot"
 	"github.com/holdfast-go/holdfast/stream"
@@ -64,6 +65,9 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		}
 		found.committed = w.committed
 		v, start, err := decide(found.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
+		if c := found.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
+			v, start, err = begin, c, nil
+		}
 		if err != nil {
 			return 0, w.located(err)
 		}

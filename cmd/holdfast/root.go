@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+)
+
+// app is what every subcommand shares: the streams and the global flags.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	connection     connection
+	json           bool
+	noColor        bool
+	verbose        int
+	started        bool // a subcommand's own code ran, so that an error is not one of usage
+}
+
+// run runs one command line and returns its exit code. It is main without the process.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := a.root()
+	root.SetArgs(args)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	path := "holdfast"
+	if command != nil {
+		path = command.CommandPath()
+	}
+	var f *failure
+	if !a.started && !errors.As(err, &f) {
+		err = usage(path+" --help", "%w", err)
+	}
+	if code := exitCode(ctx, err); code != exitInterrupted {
+		printError(stderr, path, err)
+		return code
+	}
+	printError(stderr, path, errInterrupted)
+	return exitInterrupted
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "holdfast",
+		Short: "Stateful stream processing on Kafka: each partition has one writer",
+		Long: `Holdfast folds a Kafka topic into state, with one writer for each partition.
+
+holdfast demo shows on an embedded broker, or on your own cluster, that neither a killed nor
+a stalled process damages the state.
+
+Exit codes: 0 all is well, 1 a claim or a finding failed, 2 usage, 3 a cluster cannot be
+reached or does not permit it, 4 interrupted.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return c.Help()
+		},
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if err := fromEnvironment(c.Root().PersistentFlags(), os.LookupEnv); err != nil {
+				return err
+			}
+			a.started = true
+			return nil
+		},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	flags := root.PersistentFlags()
+	flags.SortFlags = false
+	a.connection.register(flags)
+	flags.BoolVar(&a.json, "json", false, "print one JSON object on standard output instead of text")
+	flags.BoolVar(&a.noColor, "no-color", false, "print no colours (NO_COLOR does the same)")
+	flags.CountVarP(&a.verbose, "verbose", "v", "log to standard error; twice: in detail")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage(c.CommandPath()+" --help", "%w", err)
+	})
+	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.brokerCommand(), a.versionCommand())
+	return root
+}
+
+// environmentName is the variable that stands for a global flag.
+func environmentName(flag string) string {
+	return "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fromEnvironment sets the flags that the command line did not.
+func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		value, ok := lookup(environmentName(f.Name))
+		if !ok || f.Changed || f.Name == "help" {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			errs = append(errs, usage("unset "+environmentName(f.Name), "%s: %w", environmentName(f.Name), err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// logger writes to standard error as -v asks.
+func (a *app) logger() *slog.Logger {
+	level := slog.LevelInfo
+	switch a.verbose {
+	case 0:
+		return slog.New(slog.DiscardHandler)
+	case 1:
+	default:
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// terminal reports whether w is one.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// color reports whether w may be given colours.
+func (a *app) color(w io.Writer) bool {
+	return !a.noColor && os.Getenv("NO_COLOR") == "" && terminal(w)
+}

@@ -1,0 +1,31 @@
+// Package prom turns what a flow reports through its hooks into Prometheus metrics. It is a module of
+// its own, so that nobody else has the Prometheus client in their build.
+//
+// All names begin with "holdfast_" unless [Options.Namespace] says otherwise. Counters and gauges have
+// the labels topic and partition, those of the input; durations are histograms by topic alone, since
+// buckets for every partition would be thousands of series.
+//
+//	holdfast_ownerships_granted_total                 partitions granted to this process
+//	holdfast_takeovers_total                          grants that found another's epoch on the transactional id
+//	holdfast_takeover_duration_seconds                takeover and fetch of the stable offset (histogram)
+//	holdfast_ownerships_revoked_total{flushed}        partitions given up; flushed: everything folded was committed
+//	holdfast_ownerships_lost_total                    partitions lost, nothing flushed
+//	holdfast_revoke_duration_seconds                  from the revoke callback to its return (histogram)
+//	holdfast_restores_total, _records_total, _bytes_total   restores that reached their target, and what they read
+//	holdfast_restore_duration_seconds                 how long they took (histogram)
+//	holdfast_restore_stalls_total{final}              warnings, and failures, of restores without progress
+//	holdfast_transactions_committed_total             transactions known to be committed
+//	holdfast_transaction_read_backs_total             those whose outcome was unknown at first and read back
+//	holdfast_transaction_duration_seconds             how long a transaction took (histogram)
+//	holdfast_transactions_refused_total{cause,final}  answers by which the broker refused one; final: the ownership ended
+//	holdfast_snapshot_writes_total, _bytes_total      snapshots and tombstones committed
+//	holdfast_outputs_acknowledged_total, holdfast_output_bytes_total
+//
+// and, only while this process owns the partition:
+//
+//	holdfast_generation                               generation of the group at the grant
+//	holdfast_committed_offset                         next input offset, as committed; absent if there is none
+//	holdfast_restored_keys                            keys that the last restore brought back
+//	holdfast_restore_position, holdfast_restore_target   offsets of the snapshot partition
+//	holdfast_restore_stalled_seconds                  how long the restore has made no progress; 0: it does
+package prom

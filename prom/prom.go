@@ -1,0 +1,146 @@
+package prom
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Options describe the metrics. The zero value is good for one flow in a process.
+type Options struct {
+	// Namespace is the first part of every name. "": "holdfast".
+	Namespace string
+	// ConstLabels are added to every metric. Several flows that register with one registerer need
+	// labels that tell them apart, as {"group": "orders"}.
+	ConstLabels prometheus.Labels
+}
+
+// New registers the metrics with reg and returns the hooks that keep them, for Config.Hooks of a flow.
+// It returns the error of reg: two flows with the same names and ConstLabels cannot share a registerer.
+// The hooks are safe for concurrent use; give them to one flow only.
+func New(reg prometheus.Registerer, o Options) (stream.Hooks, error) {
+	m := newMetrics(o)
+	if err := reg.Register(m); err != nil {
+		return stream.Hooks{}, err
+	}
+	return m.hooks(), nil
+}
+
+// metrics is registered as one collector: all of it or nothing.
+type metrics struct {
+	granted, takeovers, revoked, lost        *prometheus.CounterVec
+	restores, restoreRecords, restoreBytes   *prometheus.CounterVec
+	stalls                                   *prometheus.CounterVec
+	transactions, readBacks, refused         *prometheus.CounterVec
+	writes, bytes, outputs, outputBytes      *prometheus.CounterVec
+	takeoverTime, revokeTime, restoreTime    *prometheus.HistogramVec
+	transactionTime                          *prometheus.HistogramVec
+	generation, committed, restoredKeys      *prometheus.GaugeVec
+	restorePosition, restoreTarget, stallFor *prometheus.GaugeVec
+
+	gauges []*prometheus.GaugeVec // of owned partitions only
+	all    []prometheus.Collector
+
+	mu    sync.Mutex
+	owned map[stream.Partition]int64 // number of the ownership
+}
+
+// The buckets, in seconds: of requests to brokers, and of whole restores.
+var (
+	requestBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	restoreBuckets = []float64{.05, .1, .5, 1, 5, 10, 30, 60, 180, 600, 1800, 3600}
+)
+
+func newMetrics(o Options) *metrics {
+	if o.Namespace == "" {
+		o.Namespace = "holdfast"
+	}
+	m := &metrics{owned: map[stream.Partition]int64{}}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: o.Namespace, Name: name, Help: help, ConstLabels: o.ConstLabels,
+		}, append([]string{"topic", "partition"}, labels...))
+		m.all = append(m.all, v)
+		return v
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: o.Namespace, Name: name, Help: help, ConstLabels: o.ConstLabels,
+		}, []string{"topic", "partition"})
+		m.all, m.gauges = append(m.all, v), append(m.gauges, v)
+		return v
+	}
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: o.Namespace, Name: name, Help: help, ConstLabels: o.ConstLabels, Buckets: buckets,
+		}, []string{"topic"})
+		m.all = append(m.all, v)
+		return v
+	}
+	m.ownership(counter, gauge, histogram)
+	m.restore(counter, gauge, histogram)
+	m.transaction(counter, gauge, histogram)
+	return m
+}
+
+type (
+	newCounter   func(name, help string, labels ...string) *prometheus.CounterVec
+	newGauge     func(name, help string) *prometheus.GaugeVec
+	newHistogram func(name, help string, buckets []float64) *prometheus.HistogramVec
+)
+
+func (m *metrics) ownership(counter newCounter, gauge newGauge, histogram newHistogram) {
+	m.granted = counter("ownerships_granted_total", "Partitions granted to this process.")
+	m.takeovers = counter("takeovers_total", "Grants that found another's epoch on the partition's transactional id.")
+	m.takeoverTime = histogram("takeover_duration_seconds", "Time of the takeover and of the fetch of the stable committed offset.", requestBuckets)
+	m.revoked = counter("ownerships_revoked_total", "Partitions given up in a revoke, by whether everything folded was committed.", "flushed")
+	m.lost = counter("ownerships_lost_total", "Partitions lost, with nothing flushed.")
+	m.revokeTime = histogram("revoke_duration_seconds", "Time from the revoke callback to its return.", requestBuckets)
+	m.generation = gauge("generation", "Generation of the consumer group at the grant.")
+}
+
+func (m *metrics) restore(counter newCounter, gauge newGauge, histogram newHistogram) {
+	m.restores = counter("restores_total", "Restores that reached their target.")
+	m.restoreRecords = counter("restore_records_total", "Snapshot records read by restores that reached their target.")
+	m.restoreBytes = counter("restore_bytes_total", "Bytes read by restores that reached their target.")
+	m.restoreTime = histogram("restore_duration_seconds", "Time of a restore.", restoreBuckets)
+	m.stalls = counter("restore_stalls_total", "Reports of a restore without progress, by whether it failed.", "final")
+	m.restoredKeys = gauge("restored_keys", "Keys that the last restore of the partition brought back.")
+	m.restorePosition = gauge("restore_position", "Next offset of the snapshot partition to be read by the restore.")
+	m.restoreTarget = gauge("restore_target", "Offset of the snapshot partition at which the restore ends.")
+	m.stallFor = gauge("restore_stalled_seconds", "Time since the last progress of a stalled restore, 0 if it makes progress.")
+}
+
+func (m *metrics) transaction(counter newCounter, gauge newGauge, histogram newHistogram) {
+	m.transactions = counter("transactions_committed_total", "Transactions known to be committed.")
+	m.readBacks = counter("transaction_read_backs_total", "Committed transactions whose outcome was unknown at first and read back.")
+	m.transactionTime = histogram("transaction_duration_seconds", "Time of a committed transaction.", requestBuckets)
+	m.refused = counter("transactions_refused_total", "Transactions refused by the broker, by cause and by whether the ownership ended.", "cause", "final")
+	m.writes = counter("snapshot_writes_total", "Snapshots and tombstones committed.")
+	m.bytes = counter("snapshot_bytes_total", "Bytes of snapshots and tombstones committed.")
+	m.committed = gauge("committed_offset", "Next input offset as committed.")
+	m.outputs = counter("outputs_acknowledged_total", "Output records acknowledged by the broker.")
+	m.outputBytes = counter("output_bytes_total", "Bytes of output records acknowledged by the broker.")
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.all {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.all {
+		c.Collect(ch)
+	}
+}
+
+// labels are the values of topic and partition, followed by more.
+func labels(p stream.Partition, more ...string) []string {
+	return append([]string{p.Topic, strconv.Itoa(int(p.Partition))}, more...)
+}

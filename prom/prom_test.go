@@ -1,0 +1,159 @@
+package prom_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/holdfast-go/holdfast/prom"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+var update = flag.Bool("update", false, "write the files in testdata from what is gathered")
+
+var p0 = stream.Partition{Topic: "orders", Partition: 0}
+
+// drive reports one of everything for p0, under ownership 1.
+func drive(h stream.Hooks) {
+	h.Assigned(stream.Assigned{Partition: p0, Ownership: 1, Generation: 3, TookOver: true, Takeover: 20 * time.Millisecond, Committed: 7})
+	h.Restoring(stream.Restoring{Partition: p0, Position: 10, Target: 40, Records: 5, Bytes: 50})
+	h.Stalled(stream.Stalled{Partition: p0, Position: 12, Target: 40, For: 90 * time.Second})
+	h.Restored(stream.Restored{Partition: p0, Keys: 4, Records: 30, Bytes: 300, Took: 2 * time.Second, Start: 7})
+	h.Committed(stream.Committed{Partition: p0, Next: 9, Writes: 2, Bytes: 64, Took: 8 * time.Millisecond})
+	h.Committed(stream.Committed{Partition: p0, Next: 11, Writes: 1, Bytes: 32, Took: 40 * time.Millisecond, ReadBack: true})
+	h.Refused(stream.Refused{Partition: p0, Cause: "generation", Code: 22, Err: errors.New("refused")})
+	h.Refused(stream.Refused{Partition: p0, Cause: "producer-epoch", Code: 47, Final: true, Err: errors.New("refused")})
+	h.OutputAcked(stream.OutputAcked{Partition: p0, Count: 3, Bytes: 96})
+}
+
+func register(t *testing.T) (*prometheus.Registry, stream.Hooks) {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	h, err := prom.New(reg, prom.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reg, h
+}
+
+// compare compares everything that reg has with a file of the exposition format.
+func compare(t *testing.T, reg prometheus.Gatherer, file string) {
+	t.Helper()
+	if *update {
+		if err := prometheus.WriteToTextfile(file, reg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := testutil.GatherAndCompare(reg, f); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEveryHookIsCounted(t *testing.T) {
+	t.Parallel()
+	reg, h := register(t)
+	drive(h)
+	compare(t, reg, "testdata/owned.prom")
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestGaugesEndWithOwnership(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		release func(stream.Hooks)
+		want    int
+	}{
+		"owned": {func(stream.Hooks) {}, 6},
+		"revoked": {func(h stream.Hooks) {
+			h.Revoked(stream.Released{Partition: p0, Ownership: 1, Flushed: true, Took: time.Second})
+		}, 0},
+		"lost": {func(h stream.Hooks) { h.Lost(stream.Released{Partition: p0, Ownership: 1}) }, 0},
+		"another partition": {func(h stream.Hooks) {
+			h.Lost(stream.Released{Partition: stream.Partition{Topic: "orders", Partition: 1}, Ownership: 1})
+		}, 6},
+		"granted again before the end was told": {func(h stream.Hooks) {
+			h.Assigned(stream.Assigned{Partition: p0, Ownership: 2, Committed: 11})
+			h.Lost(stream.Released{Partition: p0, Ownership: 1})
+		}, 6},
+		"late progress": {func(h stream.Hooks) {
+			h.Lost(stream.Released{Partition: p0, Ownership: 1})
+			h.Restoring(stream.Restoring{Partition: p0, Position: 11, Target: 40})
+			h.Committed(stream.Committed{Partition: p0, Next: 11})
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reg, h := register(t)
+			drive(h)
+			tc.release(h)
+			got, err := testutil.GatherAndCount(reg, "holdfast_generation", "holdfast_committed_offset", "holdfast_restored_keys",
+				"holdfast_restore_position", "holdfast_restore_target", "holdfast_restore_stalled_seconds")
+			if err != nil || got != tc.want {
+				t.Errorf("%d gauges, %v, want %d", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestReleasesAreCounted(t *testing.T) {
+	t.Parallel()
+	reg, h := register(t)
+	h.Assigned(stream.Assigned{Partition: p0, Ownership: 1, Committed: -1})
+	h.Revoked(stream.Released{Partition: p0, Ownership: 1, Flushed: true, Took: 300 * time.Millisecond})
+	h.Assigned(stream.Assigned{Partition: p0, Ownership: 2, Committed: 4})
+	h.Lost(stream.Released{Partition: p0, Ownership: 2, Cause: stream.ErrOwnershipLost})
+	h.Stalled(stream.Stalled{Partition: p0, For: time.Minute, Final: true, Diagnosis: "open transaction"})
+	compare(t, reg, "testdata/released.prom")
+}
+
+func TestNoCommittedOffsetIsAbsent(t *testing.T) {
+	t.Parallel()
+	reg, h := register(t)
+	h.Assigned(stream.Assigned{Partition: p0, Ownership: 1, Committed: -1})
+	if n, err := testutil.GatherAndCount(reg, "holdfast_committed_offset"); err != nil || n != 0 {
+		t.Errorf("%d committed offsets, %v, want none", n, err)
+	}
+}
+
+func TestSharedRegisterer(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewPedanticRegistry()
+	for _, tc := range []struct {
+		group string
+		clash bool
+	}{{"a", false}, {"b", false}, {"a", true}} {
+		h, err := prom.New(reg, prom.Options{Namespace: "shop", ConstLabels: prometheus.Labels{"group": tc.group}})
+		if (err != nil) != tc.clash {
+			t.Errorf("group %s: %v, want an error: %v", tc.group, err, tc.clash)
+		}
+		if err == nil {
+			drive(h)
+		}
+	}
+	want := `
+# HELP shop_takeovers_total Grants that found another's epoch on the partition's transactional id.
+# TYPE shop_takeovers_total counter
+shop_takeovers_total{group="a",partition="0",topic="orders"} 1
+shop_takeovers_total{group="b",partition="0",topic="orders"} 1
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "shop_takeovers_total"); err != nil {
+		t.Error(err)
+	}
+}
