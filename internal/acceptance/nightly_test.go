@@ -4,11 +4,11 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
@@ -31,34 +31,7 @@ func TestKafkaNightlyEpochRollover(t *testing.T) {
 	t.Parallel()
 	const transactions = 33_000
 	k := kafkatest.Start(t)
-	input := k.CreateTopic(t, kafkatest.UniqueName("input"), 1, nil)
-	snapshots := k.CreateTopic(t, input+"-snapshots", 1, map[string]string{"cleanup.policy": "compact"})
-	conf := kafka.Config{Brokers: k.Addrs}
-	granted := make(chan *fence.Ownership, 1)
-	group := fence.NewGroup(func(_ context.Context, o *fence.Ownership) { granted <- o }, func(*fence.Ownership, bool) {})
-	client, err := group.NewClient(t.Context(), conf, fence.Session{Group: input}, kgo.ConsumeTopics(input), kgo.Balancers(kgo.CooperativeStickyBalancer()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	polling, stopPolling := context.WithCancel(t.Context())
-	polled := make(chan struct{})
-	go func() {
-		defer close(polled)
-		for polling.Err() == nil {
-			client.PollFetches(polling)
-			client.AllowRebalance()
-		}
-	}()
-	defer func() { stopPolling(); <-polled; client.CloseAllowingRebalance() }()
-	own := <-granted
-	w, _, err := fence.Open(t.Context(), fence.Config{
-		Kafka: conf, Group: input, Ownership: own, Input: own.Partition(), InputTopicID: topicID(t, k, input), InputPartitions: 1,
-		Progress: stream.Partition{Topic: snapshots},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close(t.Context())
+	w, snapshots := newWriter(t, k, 0)
 	first, _ := producerOf(t, k, w.TransactionalID())
 	for n := int64(1); n <= transactions; n++ {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -75,7 +48,7 @@ func TestKafkaNightlyEpochRollover(t *testing.T) {
 	}
 	var value string
 	var progress fence.Progress
-	for r, err := range fence.Restore(t.Context(), fence.RestoreConfig{Kafka: conf, Partition: stream.Partition{Topic: snapshots}}) {
+	for r, err := range fence.Restore(t.Context(), fence.RestoreConfig{Kafka: kafka.Config{Brokers: k.Addrs}, Partition: stream.Partition{Topic: snapshots}}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,6 +61,7 @@ func TestKafkaNightlyEpochRollover(t *testing.T) {
 	if value != strconv.Itoa(transactions) || progress.Inputs[0].Next != transactions || progress.Sequence != transactions {
 		t.Errorf("stored %s with progress %+v, want %d", value, progress, transactions)
 	}
+	input := strings.TrimSuffix(snapshots, "-snapshots")
 	if got := committed(t, k, input, input)[0]; got != transactions {
 		t.Errorf("committed %d, want %d", got, transactions)
 	}
