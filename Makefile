@@ -13,7 +13,7 @@ STATICCHECK := $(CURDIR)/bin/staticcheck
 # $(call each,command) runs a command in every module.
 each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && $(1)); done
 
-.PHONY: help setup setup-kafka check test test-fast test-kafka nightly demo example-flights bench-smoke
+.PHONY: help setup setup-kafka check test test-fast test-kafka acceptance nightly demo example-flights bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test-fast: ## the tests that need no broker, with the race detector
 
 test-kafka: setup-kafka ## the tests on real Kafka, of HOLDFAST_KAFKA_VERSION
 	@scripts/test-kafka.sh
+
+acceptance: setup-kafka ## the tests that docs/acceptance.md names, and no others: each must exist and pass
+	@go run ./internal/acceptance/run
 
 nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@scripts/setup-kafka.sh $(KAFKA_VERSIONS)

@@ -53,7 +53,7 @@ var permissions = []permission{
 		return kadm.NewACLs().Groups(b.group).ResourcePatternType(kadm.ACLPatternLiteral).Operations(kadm.OpRead)
 	}},
 	{"Write on the transactional ids", []string{"Write", "transactional"}, func(b *bench, _ string) *kadm.ACLBuilder {
-		return kadm.NewACLs().TransactionalIDs(fmt.Sprintf("holdfast-%d-%s-", len(b.group), b.group)).
+		return kadm.NewACLs().TransactionalIDs(fmt.Sprintf("holdfast-%d-%s-%s-", len(b.group), b.group, b.snapshots())).
 			ResourcePatternType(kadm.ACLPatternPrefixed).Operations(kadm.OpWrite)
 	}},
 }

@@ -49,6 +49,7 @@ var allowed = []allowance{
 	{dir: "internal/wiretap", ours: []string{"stream", "kafka"}, theirs: client},
 	{dir: "internal/kafkatest/fetch", ours: []string{"internal/kafkatest"}},
 	{dir: "internal/acceptance"},
+	{dir: "internal/acceptance/run"},
 	{dir: "internal/lint", ours: []string{"claim"}},
 	{dir: "prom", ours: []string{".", "stream"}, theirs: []string{"github.com/prometheus/client_golang"}},
 	{dir: "examples/...", ours: userOurs, theirs: client},
