@@ -148,20 +148,39 @@ func existing(ctx context.Context, client *kgo.Client, role, topic string) (wire
 			Hinted("create it: kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions N --replication-factor 3",
 				wire.Bootstrap(client), topic)
 	}
-	return facts, kafka.Explain(err)
+	operation := "Read"
+	if role == "output" {
+		operation = "Write"
+	}
+	return facts, permitting(client, role, topic, err, operation, "DescribeConfigs")
+}
+
+// permitting has an error about a missing permission name all that the flow needs on the topic, so
+// that one command grants it: the broker tells of one at a time.
+func permitting(client *kgo.Client, role, topic string, err error, operations ...string) error {
+	e := (*stream.Error)(nil)
+	if errors.Is(err, ErrNotAuthorized) && errors.As(err, &e) {
+		e.Hint = fmt.Sprintf("a flow needs %s on its %s topic: %s", strings.Join(operations, ", "), role, wire.GrantTopic(client, topic, operations...))
+	}
+	return kafka.Explain(err)
 }
 
 func (f *Flow[S]) inspectSnapshots(ctx context.Context, client *kgo.Client, partitions int32, create bool) (wire.Facts, error) {
 	c := f.cfg.Snapshots
-	if c.Create == nil {
-		return wire.CheckSnapshotTopic(ctx, client, c.Topic, partitions, nil)
+	operations := []string{"Read", "Write", "DescribeConfigs"}
+	var config *wire.TopicConfig
+	if c.Create != nil {
+		operations = append(operations, "Create")
+		if create {
+			config = &wire.TopicConfig{Replicas: c.Create.Replicas, Configs: c.Create.Configs}
+		}
 	}
-	if create {
-		return wire.CheckSnapshotTopic(ctx, client, c.Topic, partitions, &wire.TopicConfig{Replicas: c.Create.Replicas, Configs: c.Create.Configs})
+	facts, err := wire.Facts{}, error(nil)
+	if c.Create != nil && !create {
+		facts, err = wire.TopicFacts(ctx, client, c.Topic)
 	}
-	facts, err := wire.TopicFacts(ctx, client, c.Topic)
-	if err != nil || !facts.Exists {
-		return facts, err
+	if err == nil && (c.Create == nil || create || facts.Exists) {
+		facts, err = wire.CheckSnapshotTopic(ctx, client, c.Topic, partitions, config)
 	}
-	return wire.CheckSnapshotTopic(ctx, client, c.Topic, partitions, nil)
+	return facts, permitting(client, "snapshot", c.Topic, err, operations...)
 }

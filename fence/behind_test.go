@@ -236,7 +236,7 @@ func TestMayInitLooksAgainAfterTheAnswer(t *testing.T) {
 	if err := o.MayInit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.session.ask = func(context.Context, string, int32) error {
+	f.session.ask = func(context.Context, string, int32, stream.Partition) error {
 		o.drain(Token{MemberID: "member-1", Generation: 1})
 		return kerr.RebalanceInProgress
 	}

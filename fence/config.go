@@ -36,7 +36,7 @@ type Config struct {
 	// Input is the owned input partition, Progress the partition of the compacted topic that holds
 	// the snapshots or the progress records. Both are required.
 	Input, Progress stream.Partition
-	// InputTopicID is needed by brokers that know topics by id (Kafka 4.1 and later).
+	// InputTopicID is checked by brokers that know topics by id. Zero: Open looks it up by name.
 	InputTopicID [16]byte
 	// InputPartitions is written into the progress record, so that a later owner can see that the
 	// topic was resized.
@@ -54,7 +54,8 @@ type Config struct {
 	// FoldVersion and Incarnation are written into the progress records.
 	FoldVersion string
 	Incarnation uint32
-	// Features of the cluster. Zero: they are looked up by Open, which asks every broker.
+	// Features of the cluster, for components of this module that open many writers. Zero: Open looks
+	// them up, which asks every broker.
 	Features wire.Features
 	// Unknown, if not nil, is called when the outcome of a transaction became unknown, before it is
 	// read back, once a transaction. The caller must not fold until the call that waits for that
@@ -78,8 +79,11 @@ func (c Config) resolved() (Config, error) {
 	if c.Progress.Topic == "" || c.Progress.Partition < 0 {
 		fault("Progress is not a partition: %v", c.Progress)
 	}
-	if c.Ownership == nil {
+	switch {
+	case c.Ownership == nil:
 		fault("Ownership is nil")
+	case c.Ownership.Partition().Partition != c.Input.Partition:
+		fault("Ownership is of %v, Input is %v", c.Ownership.Partition(), c.Input)
 	}
 	if c.MaxWrites < 0 || c.MaxBytes < 0 || c.MaxRecordBytes < 0 {
 		fault("MaxWrites %d, MaxBytes %d or MaxRecordBytes %d is negative", c.MaxWrites, c.MaxBytes, c.MaxRecordBytes)

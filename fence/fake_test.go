@@ -24,6 +24,8 @@ type recorder struct {
 	offset_   wire.GroupOffset
 	log       []Progress // committed progress records, the index is the offset
 	opens     int
+	// stableFrom is the takeover from which on no open transaction makes the offset unstable.
+	stableFrom int
 
 	// fail, if set, is asked at each step of each transaction; n counts the transactions from 1. A
 	// commit that fails is applied first if applied says so.
@@ -215,6 +217,12 @@ func (r *recorder) commitLocked(t fakeTxn) {
 }
 
 func (p *fakeProducer) offset(context.Context) (wire.GroupOffset, error) {
+	p.mu.Lock()
+	unstable := p.opens < p.stableFrom
+	p.mu.Unlock()
+	if unstable {
+		return wire.GroupOffset{}, kerr.UnstableOffsetCommit
+	}
 	return p.committedOffset(), nil
 }
 
@@ -265,7 +273,7 @@ func newFakeSession() *fakeSession {
 		defer f.mu.Unlock()
 		return f.memberID, f.generation
 	}
-	f.ask = func(context.Context, string, int32) error {
+	f.ask = func(context.Context, string, int32, stream.Partition) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.asked++

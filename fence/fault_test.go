@@ -45,11 +45,11 @@ func TestStaleProcessDoesNotInitialiseAgain(t *testing.T) {
 			o := m.granted(t)
 			var expelled atomic.Bool
 			ask := m.session.ask
-			m.session.ask = func(ctx context.Context, id string, generation int32) error {
+			m.session.ask = func(ctx context.Context, id string, generation int32, on stream.Partition) error {
 				if expelled.Load() {
 					return kerr.UnknownMemberID
 				}
-				return ask(ctx, id, generation)
+				return ask(ctx, id, generation, on)
 			}
 			ctx := rule.Without(testContext(t), c.off...)
 			w, _, err := Open(ctx, p.config(t, o))
@@ -178,6 +178,9 @@ func TestOutcomeOnTheWire(t *testing.T) {
 		{kmsg.Produce, kerr.ProducerFenced, nil, true},
 		{kmsg.Produce, kerr.InvalidTxnState, nil, true},
 		{kmsg.Produce, kerr.InvalidProducerIDMapping, nil, true},
+		{kmsg.Produce, kerr.TransactionAbortable, nil, false},
+		{kmsg.Produce, kerr.UnknownProducerID, nil, true}, // the client would initialise by itself
+		{kmsg.Produce, kerr.OutOfOrderSequenceNumber, nil, true},
 		{kmsg.Produce, kerr.InvalidRecord, nil, false}, // not met again when sent one by one
 		{kmsg.Produce, kerr.TopicAuthorizationFailed, stream.ErrNotAuthorized, false},
 		{kmsg.TxnOffsetCommit, kerr.TransactionAbortable, nil, false},
@@ -249,7 +252,8 @@ func TestUnboundOffsetIsAccepted(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer closeWriter(t, w)
-			network.set(func(kmsg.Key) fate { return swallow })
+			network.set(func(kmsg.Key) fate { return swallow }) // the client does not learn it
+			defer network.set(nil)
 			leave := kmsg.NewPtrLeaveGroupRequest()
 			leave.Group, leave.MemberID = p.group, o.MemberID()
 			leave.Members = []kmsg.LeaveGroupRequestMember{{MemberID: o.MemberID()}}

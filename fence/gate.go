@@ -21,6 +21,7 @@ type gate struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
+	sealed  bool
 	err     error
 	refused chan struct{} // closed by the first refusal; the client is of no use after it
 }
@@ -29,6 +30,18 @@ func newGate(ctx context.Context, allow func(context.Context) error) *gate {
 	g := &gate{allow: allow, refused: make(chan struct{})}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	return g
+}
+
+// errSealed: the client wanted to initialise the id again by itself.
+var errSealed = errors.New("the client wants to initialise its id again, which only a takeover may")
+
+// seal lets no InitProducerID out any more. It is called when the takeover's own has succeeded: one
+// that the client sends later, to mend what it takes for a passing fault, would be a takeover that
+// nothing is read back after.
+func (g *gate) seal() {
+	g.mu.Lock()
+	g.sealed = true
+	g.mu.Unlock()
 }
 
 // close ends every wait at the gate. Nothing passes after it.
@@ -42,10 +55,16 @@ func (g *gate) refusal() error {
 }
 
 func (g *gate) admit(ctx context.Context) error {
-	if err := g.refusal(); err != nil {
-		return err
+	g.mu.Lock()
+	refusal, sealed := g.err, g.sealed
+	g.mu.Unlock()
+	if refusal != nil {
+		return refusal
 	}
-	err := g.allow(ctx)
+	err := errSealed
+	if !sealed {
+		err = g.allow(ctx)
+	}
 	if err == nil {
 		return ctx.Err()
 	}

@@ -81,3 +81,14 @@ func TestGateNeverHangs(t *testing.T) {
 		})
 	}
 }
+
+func TestGateIsSealedAfterTheTakeover(t *testing.T) {
+	t.Parallel()
+	g := newGate(t.Context(), func(context.Context) error { return nil })
+	out := &sink{}
+	c := g.wrap(out)
+	g.seal()
+	if _, err := c.Write(frame(kmsg.InitProducerID)); !errors.Is(err, errSealed) || out.frames != 0 {
+		t.Errorf("%v, %d frames", err, out.frames)
+	}
+}

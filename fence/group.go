@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/internal/rule"
-	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -26,7 +25,7 @@ type Group struct {
 	session  *session
 	client   *kgo.Client
 	ctx      context.Context // carries the rule switches of the run; it is never cancelled by us
-	ready    chan struct{}   // closed when client and session are set
+	ready    chan struct{}   // closed when NewClient is done: the client calls back before it returns
 
 	mu      sync.Mutex
 	counter int64
@@ -106,12 +105,10 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	if err != nil {
 		return nil, err
 	}
+	defer close(g.ready)
 	g.client = cl
 	g.session.metadata = cl.GroupMetadata
-	g.session.ask = func(ctx context.Context, member string, generation int32) error {
-		return wire.Heartbeat(ctx, cl, s.Group, member, s.InstanceID, generation)
-	}
-	close(g.ready)
+	g.session.ask = g.session.askThrough(cl)
 	return cl, nil
 }
 

@@ -2,127 +2,201 @@ package fence
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"errors"
 	"sync"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-// callbacks is a Group whose client the test plays.
+// callbacks is a Group without a client, driven by calls of its callbacks.
 type callbacks struct {
 	*Group
-	f *fakeSession
-
-	mu  sync.Mutex
-	log []string
+	s       *fakeSession
+	mu      sync.Mutex
+	granted []*Ownership
+	ended   []release
+	during  func(*Ownership, bool)
 }
 
 func newCallbacks(ctx context.Context) *callbacks {
-	c := &callbacks{f: newFakeSession()}
-	c.Group = NewGroup(
-		func(_ context.Context, o *Ownership) {
-			c.note("grant %d %d under %s", o.partition.Partition, o.number, o.memberID)
-		},
-		func(o *Ownership, lost bool) {
-			c.note("release %d %d %v lost %v", o.partition.Partition, o.number, o.State(), lost)
-		},
-	)
-	c.session, c.ctx = c.f.session, ctx
+	c := &callbacks{s: newFakeSession()}
+	c.Group = NewGroup(func(_ context.Context, o *Ownership) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.granted = append(c.granted, o)
+	}, func(o *Ownership, lost bool) {
+		if c.during != nil {
+			c.during(o, lost)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ended = append(c.ended, release{o, lost})
+	})
+	c.Group.session, c.Group.ctx = c.s.session, ctx
 	close(c.ready)
 	return c
 }
 
-func (c *callbacks) note(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.log = append(c.log, fmt.Sprintf(format, args...))
+func (c *callbacks) assign(ps ...int32) { c.onAssigned(nil, nil, map[string][]int32{testInput: ps}) }
+func (c *callbacks) revoke(ps ...int32) { c.onRevoked(nil, nil, map[string][]int32{testInput: ps}) }
+func (c *callbacks) lose(ps ...int32)   { c.onLost(nil, nil, map[string][]int32{testInput: ps}) }
+func (c *callbacks) of(p int32) *Ownership {
+	return c.Owned(stream.Partition{Topic: testInput, Partition: p})
 }
 
-func inputs(ps ...int32) map[string][]int32 { return map[string][]int32{testInput: ps} }
-
-func TestGroupCallbacks(t *testing.T) {
+func TestRevokeDrainsThenEnds(t *testing.T) {
 	t.Parallel()
-	assign := func(c *callbacks, ps ...int32) { c.onAssigned(c.ctx, nil, inputs(ps...)) }
-	revoke := func(c *callbacks, ps ...int32) { c.onRevoked(c.ctx, nil, inputs(ps...)) }
-	lose := func(c *callbacks, ps ...int32) { c.onLost(c.ctx, nil, inputs(ps...)) }
+	c := newCallbacks(t.Context())
+	c.assign(0, 1)
+	o, kept := c.of(0), c.of(1)
+	c.s.set("member-1", 7)
+	c.during = func(o *Ownership, lost bool) {
+		if tok, err := o.Token(t.Context()); err != nil || lost || o.State() != Draining || tok.Generation != 7 {
+			t.Errorf("in the callback: state %v, lost %v, token %+v, %v", o.State(), lost, tok, err)
+		}
+	}
+	c.revoke(0)
+	if o.State() != Gone || o.Cause() != nil || c.of(0) != nil {
+		t.Errorf("after the callback: %v, %v", o.State(), o.Cause())
+	}
+	if kept.State() != Held || len(c.ended) != 1 {
+		t.Errorf("the kept partition is %v, %d ended", kept.State(), len(c.ended))
+	}
+}
+
+func TestLostFlushesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCallbacks(t.Context())
+	c.assign(0)
+	o := c.of(0)
+	c.during = func(o *Ownership, lost bool) {
+		if _, err := o.Token(t.Context()); !lost || !errors.Is(err, stream.ErrOwnershipLost) {
+			t.Errorf("in the callback: lost %v, token %v", lost, err)
+		}
+	}
+	c.lose(0)
+	if o.State() != Gone || !errors.Is(o.Cause(), stream.ErrOwnershipLost) {
+		t.Errorf("after the callback: %v, %v", o.State(), o.Cause())
+	}
+	c.assign(0) // the same member id comes back
+	if next := c.of(0); next == o || next.State() != Held || next.Number() <= o.Number() || next.Nonce() == o.Nonce() {
+		t.Error("the partition that came back has no ownership of its own")
+	}
+}
+
+// kgo rejoins silently under the cooperative protocol: the only signs are an empty Assigned, or a
+// Revoked under the new id.
+func TestSilentRejoin(t *testing.T) {
+	t.Parallel()
+	t.Run("an empty Assigned: everything is granted anew", func(t *testing.T) {
+		t.Parallel()
+		c := newCallbacks(t.Context())
+		c.assign(0, 1)
+		a, b := c.of(0), c.of(1)
+		c.s.set("member-2", 9)
+		c.assign()
+		for _, o := range []*Ownership{a, b} {
+			if o.State() != Gone {
+				t.Errorf("ownership %d is %v", o.Number(), o.State())
+			}
+		}
+		if len(c.ended) != 2 || !c.ended[0].lost || !c.ended[1].lost {
+			t.Errorf("ended: %+v", c.ended)
+		}
+		if o := c.of(0); o == a || o.State() != Held || o.MemberID() != "member-2" {
+			t.Error("the partition that stayed has no grant under the new id")
+		}
+	})
+	t.Run("a Revoked: as lost, and what stays is granted anew", func(t *testing.T) {
+		t.Parallel()
+		c := newCallbacks(t.Context())
+		c.assign(0, 1)
+		c.s.set("member-2", 9)
+		c.revoke(0)
+		if len(c.ended) != 2 || !c.ended[0].lost || !c.ended[1].lost {
+			t.Errorf("ended: %+v", c.ended)
+		}
+		if c.of(0) != nil || c.of(1) == nil || c.of(1).MemberID() != "member-2" {
+			t.Error("want partition 0 away and 1 granted anew")
+		}
+	})
+	t.Run("with the rule off it is not seen", func(t *testing.T) {
+		t.Parallel()
+		c := newCallbacks(rule.Without(t.Context(), rule.GrantID))
+		c.assign(0)
+		o := c.of(0)
+		c.s.set("member-2", 9)
+		c.assign()
+		if c.of(0) != o || o.State() != Held {
+			t.Error("the rule makes no difference")
+		}
+	})
+}
+
+func TestRenew(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
-		name string
-		off  []rule.Name
-		do   func(c *callbacks)
-		want []string
-		held []int32 // whose ownership is held in the end
+		name   string
+		before func(*callbacks, *Ownership)
+		want   bool
+		err    error
 	}{
-		{"a revoke drains, and ends what is revoked", nil, func(c *callbacks) { assign(c, 0); assign(c, 1); revoke(c, 0) },
-			[]string{"grant 0 1 under member-1", "grant 1 2 under member-1", "release 0 1 draining lost false"}, []int32{1}},
-		{"a revoke with the teardown off leaves it as it was", []rule.Name{rule.RevokeTeardown}, func(c *callbacks) { assign(c, 0); revoke(c, 0) },
-			[]string{"grant 0 1 under member-1"}, nil},
-		{"a loss flushes nothing", nil, func(c *callbacks) { assign(c, 0); lose(c, 0) },
-			[]string{"grant 0 1 under member-1", "release 0 1 gone lost true"}, nil},
-		{"a silent rejoin, the partition kept: an empty assignment", nil, func(c *callbacks) { assign(c, 0); c.f.set("member-2", 3); assign(c) },
-			[]string{"grant 0 1 under member-1", "release 0 1 gone lost true", "grant 0 2 under member-2"}, []int32{0}},
-		{"a silent rejoin with the rule off", []rule.Name{rule.GrantID}, func(c *callbacks) { assign(c, 0); c.f.set("member-2", 3); assign(c) },
-			[]string{"grant 0 1 under member-1"}, []int32{0}},
-		{"a silent rejoin, the partition revoked: as lost", nil, func(c *callbacks) { assign(c, 0); c.f.set("member-2", 3); revoke(c, 0) },
-			[]string{"grant 0 1 under member-1", "release 0 1 gone lost true"}, nil},
-		{"a silent rejoin, another partition revoked", nil, func(c *callbacks) { assign(c, 0); c.f.set("member-2", 3); revoke(c, 7) },
-			[]string{"grant 0 1 under member-1", "release 0 1 gone lost true", "grant 0 2 under member-2"}, []int32{0}},
-		{"the same id after a loss", nil, func(c *callbacks) { assign(c, 0); lose(c); assign(c) },
-			[]string{"grant 0 1 under member-1", "release 0 1 gone lost true", "grant 0 2 under member-1"}, []int32{0}},
-		{"assigned again without a word in between", nil, func(c *callbacks) { assign(c, 0); assign(c, 0) },
-			[]string{"grant 0 1 under member-1", "release 0 1 gone lost true", "grant 0 2 under member-1"}, []int32{0}},
+		{"gone, assigned, known", func(*callbacks, *Ownership) {}, true, nil},
+		{"the group does not know the member", func(c *callbacks, _ *Ownership) { c.s.answer = kerr.UnknownMemberID }, false, nil},
+		{"the member has another id", func(c *callbacks, _ *Ownership) { c.s.set("member-2", 3) }, false, nil},
+		{"the membership ended", func(c *callbacks, _ *Ownership) { c.s.membershipEnded() }, false, nil},
+		{"taken away", func(c *callbacks, _ *Ownership) { c.revoke(0) }, false, nil},
+		{"not allowed", func(c *callbacks, _ *Ownership) { c.s.answer = kerr.GroupAuthorizationFailed }, false, stream.ErrNotAuthorized},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			g := newCallbacks(rule.Without(t.Context(), c.off...))
-			c.do(g)
-			if !slices.Equal(g.log, c.want) {
-				t.Errorf("calls %q, want %q", g.log, c.want)
+			g := newCallbacks(t.Context())
+			g.assign(0)
+			o := g.of(0)
+			if renewed, err := g.Renew(t.Context(), o); renewed != nil || err != nil {
+				t.Fatalf("a held ownership was renewed: %v, %v", renewed, err)
 			}
-			var held []int32
-			for n := range int32(2) {
-				if o := g.Owned(stream.Partition{Topic: testInput, Partition: n}); o != nil && o.State() == Held {
-					held = append(held, n)
-				}
+			o.Lose(stream.ErrOwnershipLost)
+			c.before(g, o)
+			renewed, err := g.Renew(t.Context(), o)
+			if (renewed != nil) != c.want || !errors.Is(err, c.err) {
+				t.Fatalf("renewed %v, %v", renewed, err)
 			}
-			if !slices.Equal(held, c.held) {
-				t.Errorf("held %v, want %v", held, c.held)
+			if renewed == nil {
+				return
+			}
+			asked := g.s.asked
+			if err := renewed.MayInit(t.Context()); err != nil || g.s.asked != asked+1 {
+				t.Errorf("the first initialise of a renewed ownership: %v, asked %d times", err, g.s.asked-asked)
+			}
+			if renewed.MemberID() != o.MemberID() || g.of(0) != renewed {
+				t.Error("it is not under the same member id, or not the one that is owned")
 			}
 		})
 	}
 }
 
-// A partition whose ownership is gone is granted anew only while it is still this member's, and after
-// the group has answered.
-func TestRenew(t *testing.T) {
+func TestGroupRefusesReservedOptions(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name string
-		do   func(*callbacks, *Ownership)
-		want string
-	}{
-		{"gone and still assigned", func(_ *callbacks, o *Ownership) { o.Lose(nil) }, "member-1"},
-		{"held", func(*callbacks, *Ownership) {}, ""},
-		{"taken away", func(c *callbacks, _ *Ownership) { c.onRevoked(c.ctx, nil, inputs(0)) }, ""},
-		{"under another id", func(c *callbacks, o *Ownership) { o.Lose(nil); c.f.set("member-2", 2) }, ""},
-		{"after a loss under the same id", func(c *callbacks, o *Ownership) { o.Lose(nil); c.onLost(c.ctx, nil, nil) }, ""},
-		{"granted anew already", func(c *callbacks, o *Ownership) { o.Lose(nil); c.onAssigned(c.ctx, nil, inputs(0)) }, ""},
+	none := func(context.Context, *kgo.Client, map[string][]int32) {}
+	for name, opt := range map[string]kgo.Opt{
+		"assigned": kgo.OnPartitionsAssigned(none),
+		"revoked":  kgo.OnPartitionsRevoked(none),
+		"lost":     kgo.OnPartitionsLost(none),
+		"adjust": kgo.AdjustFetchOffsetsFn(func(_ context.Context, o map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+			return o, nil
+		}),
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			g := newCallbacks(t.Context())
-			g.onAssigned(g.ctx, nil, inputs(0))
-			old := g.Owned(stream.Partition{Topic: testInput})
-			c.do(g, old)
-			o, err := g.Renew(t.Context(), old)
-			if err != nil || (o != nil) != (c.want != "") {
-				t.Fatalf("renewed %v, error %v", o, err)
-			}
-			if o != nil && (o.memberID != c.want || o.number == old.number || o.nonce == old.nonce || g.f.asked != 1) {
-				t.Errorf("renewed as %d under %s, asked %d times", o.number, o.memberID, g.f.asked)
-			}
-		})
+		if err := refuseReserved([]kgo.Opt{opt}); !errors.Is(err, stream.ErrReservedOption) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := refuseReserved([]kgo.Opt{kgo.ConsumeTopics("t"), kgo.Balancers(kgo.RangeBalancer())}); err != nil {
+		t.Errorf("harmless options: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ func writeAll(t *testing.T, w *Writer, n int) {
 	wg.Wait()
 }
 
-// 1 and 2: every queued write commits exactly once with its offset, within the cap.
+// 1 and 2: every queued write commits with its offset, once, within the cap.
 func TestGroupCommit1And2EveryWriteOnceWithinTheCap(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 256} {

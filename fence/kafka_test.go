@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -37,11 +36,12 @@ func at(t *testing.T, c *kafkatest.Cluster, partitions int32) place {
 
 // clusters are the two protocols of transactions: with an epoch for each, and without.
 var clusters = []struct {
-	name string
-	open func(t *testing.T) *kafkatest.Cluster
+	name    string
+	version int16
+	open    func(t *testing.T) *kafkatest.Cluster
 }{
-	{"transaction.version 2", func(t *testing.T) *kafkatest.Cluster { return kafkatest.Start(t) }},
-	{"transaction.version 1", func(t *testing.T) *kafkatest.Cluster {
+	{"transaction.version 2", 2, func(t *testing.T) *kafkatest.Cluster { return kafkatest.Start(t) }},
+	{"transaction.version 1", 1, func(t *testing.T) *kafkatest.Cluster {
 		return kafkatest.New(t, kafkatest.Options{TransactionVersion: 1})
 	}},
 }
@@ -52,6 +52,13 @@ func TestKafkaWriter(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			broker := c.open(t)
+			f, err := wire.LookupFeatures(testContext(t), broker.Client(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stock := kafkatest.Version() == kafkatest.DefaultVersion; stock && f.TransactionVersion != c.version {
+				t.Fatalf("features %+v", f)
+			}
 			for name, check := range map[string]func(*testing.T, place){
 				"commits records and offset":       checkCommits,
 				"takeover of an open transaction":  checkTakeover,
@@ -305,7 +312,10 @@ func TestKafkaExpelledMemberIsRefusedWithoutATakeover(t *testing.T) {
 	p := at(t, kafkatest.Start(t), 3)
 	network := newTap()
 	p.member = network.config(p.k)
-	m := join(t, p, shortSession)
+	// The broker holds the successor's join for the rebalance timeout of a member that is silent.
+	session := shortSession
+	session.RebalanceTimeout = 8 * time.Second
+	m := join(t, p, session)
 	ctx := testContext(t)
 	var owned [3]*Ownership
 	for range owned {
@@ -334,9 +344,10 @@ func TestKafkaExpelledMemberIsRefusedWithoutATakeover(t *testing.T) {
 		}
 		return pass
 	})
+	defer network.set(nil)
 	other := p
 	other.member = nil
-	successor := join(t, other, shortSession)
+	successor := join(t, other, session)
 	for range owned {
 		successor.granted(t)
 	}
@@ -361,4 +372,19 @@ func TestKafkaExpelledMemberIsRefusedWithoutATakeover(t *testing.T) {
 	}
 }
 
-var _ = context.Background
+// Under KIP-848 the group is asked in another way before an id is initialised again.
+func TestKafkaServerSideProtocol(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Start(t)
+	for name, check := range map[string]func(*testing.T, place){
+		"commits records and offset": checkCommits,
+		"producer fence":             checkProducerFence,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := at(t, broker, 1)
+			p.memberOpts = []kgo.Opt{kgo.ServerSideBalancer()}
+			check(t, p)
+		})
+	}
+}

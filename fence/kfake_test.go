@@ -29,19 +29,20 @@ type place struct {
 	group, input, progress string
 	// member, if set, is the connection of members in place of k, and txn that of writers.
 	member, txn *kafka.Config
+	memberOpts  []kgo.Opt
 }
 
 // patience bounds every wait of the tests; none of them ends by it unless it fails.
 const patience = 60 * time.Second
 
-func testLogger(t *testing.T) *slog.Logger {
+func testLogger(t testing.TB) *slog.Logger {
 	if !testing.Verbose() {
 		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("test", t.Name())
 }
 
-func testContext(t *testing.T) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
@@ -61,7 +62,7 @@ func fakeCluster(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, place) {
 	return c, place{k: kafka.Config{Brokers: c.ListenAddrs()}, group: testGroup, input: testInput, progress: testProgress}
 }
 
-func topicID(t *testing.T, k kafka.Config, topic string) [16]byte {
+func topicID(t testing.TB, k kafka.Config, topic string) [16]byte {
 	t.Helper()
 	cl := testClient(t, k)
 	topics, err := kadm.NewClient(cl).ListTopics(testContext(t), topic)
@@ -71,7 +72,7 @@ func topicID(t *testing.T, k kafka.Config, topic string) [16]byte {
 	return topics[topic].ID
 }
 
-func testClient(t *testing.T, k kafka.Config, opts ...kgo.Opt) *kgo.Client {
+func testClient(t testing.TB, k kafka.Config, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := k.Client(opts...)
 	if err != nil {
@@ -106,7 +107,7 @@ func (m *member) whenReleased(f func(*Ownership, bool)) {
 }
 
 // join starts a member. It leaves at the end of the test.
-func join(t *testing.T, p place, s Session, opts ...kgo.Opt) *member {
+func join(t testing.TB, p place, s Session, opts ...kgo.Opt) *member {
 	t.Helper()
 	k := p.k
 	if p.member != nil {
@@ -128,7 +129,7 @@ func join(t *testing.T, p place, s Session, opts ...kgo.Opt) *member {
 	if s.HeartbeatInterval == 0 {
 		s.HeartbeatInterval = 100 * time.Millisecond
 	}
-	cl, err := m.NewClient(context.Background(), k, s, append([]kgo.Opt{kgo.ConsumeTopics(p.input)}, opts...)...)
+	cl, err := m.NewClient(context.Background(), k, s, append(append([]kgo.Opt{kgo.ConsumeTopics(p.input)}, p.memberOpts...), opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,7 @@ func join(t *testing.T, p place, s Session, opts ...kgo.Opt) *member {
 }
 
 // granted waits for the next grant.
-func (m *member) granted(t *testing.T) *Ownership {
+func (m *member) granted(t testing.TB) *Ownership {
 	t.Helper()
 	select {
 	case o := <-m.grants:
@@ -165,7 +166,7 @@ func (m *member) granted(t *testing.T) *Ownership {
 	}
 }
 
-func (p place) config(t *testing.T, o *Ownership) Config {
+func (p place) config(t testing.TB, o *Ownership) Config {
 	t.Helper()
 	k := p.k
 	if p.txn != nil {
@@ -186,7 +187,7 @@ func (p place) progressOf(n int32) stream.Partition {
 
 func (p place) id(n int32) string { return TransactionalID(p.group, p.progress, n) }
 
-func openWriter(t *testing.T, c Config) (*Writer, Committed) {
+func openWriter(t testing.TB, c Config) (*Writer, Committed) {
 	t.Helper()
 	w, found, err := Open(testContext(t), c)
 	if err != nil {
@@ -196,7 +197,7 @@ func openWriter(t *testing.T, c Config) (*Writer, Committed) {
 	return w, found
 }
 
-func closeWriter(t *testing.T, w *Writer) {
+func closeWriter(t testing.TB, w *Writer) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := w.Close(ctx); err != nil {

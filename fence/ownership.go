@@ -175,7 +175,7 @@ func (o *Ownership) Token(ctx context.Context) (Token, error) {
 			return Token{}, o.lost("the member rejoined under another id")
 		}
 	}
-	if liveID == "" || generation < 0 { // I8: such a commit would not be checked by the broker
+	if liveID == "" || generation < o.session.leastGeneration() { // I8: the broker would not check such a commit
 		return Token{}, o.lost("the member has no generation")
 	}
 	return Token{MemberID: liveID, Generation: generation, InstanceID: o.session.instanceID}, nil
@@ -251,11 +251,14 @@ func (o *Ownership) confirm(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = o.session.ask(ctx, o.memberID, t.Generation)
+		// The token has the grant's member id, unless the rule that makes it so is switched off.
+		err = o.session.ask(ctx, t.MemberID, t.Generation, o.partition)
 		switch {
-		case err == nil, errors.Is(err, kerr.RebalanceInProgress), errors.Is(err, kerr.IllegalGeneration):
+		case err == nil, errors.Is(err, kerr.RebalanceInProgress), errors.Is(err, kerr.IllegalGeneration),
+			errors.Is(err, kerr.StaleMemberEpoch), errors.Is(err, kerr.UnstableOffsetCommit):
 			return nil // the group knows the member; a generation that moved on is R7's matter
-		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.GroupIDNotFound):
+		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.GroupIDNotFound),
+			errors.Is(err, kerr.FencedMemberEpoch):
 			lost := o.lost("the group does not know the member any more (%v)", err)
 			o.Lose(lost)
 			return lost
@@ -273,23 +276,21 @@ func (o *Ownership) confirm(ctx context.Context) error {
 }
 
 // AwaitFresh returns nil when an output may leave: at once if the group has answered something sent
-// within the session timeout, else after the next such answer (R16). It returns ErrOwnershipLost
-// once the ownership is gone. It narrows the time in which a woken process acts on a partition that
-// is no longer its own; it cannot close it.
+// within the session timeout (R16), else after the group, asked again, has said that it knows the
+// member. It returns ErrOwnershipLost once the ownership is gone, or bound to another member id than
+// the live one, and ErrNotAuthorized if the group may not be asked. It narrows the time in which a
+// woken process acts on a partition that is no longer its own; it cannot close it.
 func (o *Ownership) AwaitFresh(ctx context.Context) error {
-	for {
-		changed := o.session.watch()
-		if o.State() == Gone {
-			return o.lost("ownership %d is gone", o.number)
-		}
-		if !rule.On(ctx, rule.FreshSession) || o.session.fresh() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-o.gone:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if _, err := o.Token(ctx); err != nil {
+		return err
 	}
+	if !rule.On(ctx, rule.FreshSession) || o.session.fresh() {
+		return nil
+	}
+	sent := o.session.now()
+	if err := o.confirm(ctx); err != nil {
+		return err
+	}
+	o.session.confirmed(sent)
+	return nil
 }

@@ -172,49 +172,87 @@ func e2e(s *session, key kmsg.Key, took time.Duration) {
 	s.OnBrokerE2E(kgo.BrokerMetadata{}, int16(key), kgo.BrokerE2E{TimeToRead: took})
 }
 
+// answers sets what the group answers from here on.
+func (f *fakeSession) answers(err error) {
+	f.mu.Lock()
+	f.answer = err
+	f.mu.Unlock()
+}
+
 func TestFreshCountsFromTheSending(t *testing.T) {
 	t.Parallel()
+	away := errors.New("no broker answers")
 	synctest.Test(t, func(t *testing.T) {
-		s := newFakeSession()
+		s := newFakeSession() // its session is 10 s, its rebalance timeout 60 s
 		o := s.grant()
-		wait := func(d time.Duration) error {
-			ctx, cancel := context.WithTimeout(t.Context(), d)
+		wait := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			return o.AwaitFresh(ctx)
 		}
-		if wait(time.Second) == nil {
+		s.answers(away)
+		if wait() == nil {
 			t.Error("fresh before any answer")
 		}
-		e2e(s.session, kmsg.Heartbeat, 0)
-		if err := wait(0); err != nil {
-			t.Errorf("after an answer: %v", err)
+		s.answers(nil)
+		if err := wait(); err != nil {
+			t.Errorf("the group was asked and knows the member: %v", err)
 		}
-		time.Sleep(10 * time.Second)
-		e2e(s.session, kmsg.Heartbeat, 10*time.Second) // answered, but sent a session ago
-		if wait(time.Second) == nil {
-			t.Error("fresh by an answer that is older than the session")
+		s.answers(away)
+		time.Sleep(9 * time.Second)
+		e2e(s.session, kmsg.Heartbeat, 0)
+		time.Sleep(9 * time.Second)
+		if err := wait(); err != nil {
+			t.Errorf("an answer has not prolonged what was fresh: %v", err)
+		}
+		e2e(s.session, kmsg.Heartbeat, 9*time.Second+time.Millisecond) // sent before the one above
+		time.Sleep(2 * time.Second)
+		if wait() == nil {
+			t.Error("fresh by an answer to what was sent a session ago")
+		}
+		e2e(s.session, kmsg.Heartbeat, 0) // of any code: the hook does not tell
+		if wait() == nil {
+			t.Error("an answer has made fresh what was not")
 		}
 		if err := o.AwaitFresh(rule.Without(t.Context(), rule.FreshSession)); err != nil {
 			t.Errorf("with the rule off: %v", err)
 		}
-		s.OnBrokerWrite(kgo.BrokerMetadata{}, int16(kmsg.JoinGroup), 0, 0, 0, nil)
-		if err := wait(0); err != nil {
-			t.Errorf("while a JoinGroup waits: %v", err)
+		s.answers(kerr.UnknownMemberID)
+		if err := wait(); !errors.Is(err, stream.ErrOwnershipLost) || o.State() != Gone {
+			t.Errorf("the group was asked and does not know the member: %v, %v", err, o.State())
 		}
-		time.Sleep(time.Minute)
-		if wait(time.Second) == nil {
+	})
+}
+
+func TestFreshWhileAJoinGroupWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeSession()
+		o := s.grant()
+		join := func() { s.OnBrokerWrite(kgo.BrokerMetadata{}, int16(kmsg.JoinGroup), 0, 0, 0, nil) }
+		join()
+		if s.fresh() {
+			t.Error("the JoinGroup of a member that was not fresh makes it so")
+		}
+		if err := o.AwaitFresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		join()
+		time.Sleep(59 * time.Second)
+		if !s.fresh() {
+			t.Error("not fresh while a JoinGroup waits")
+		}
+		time.Sleep(time.Second)
+		if s.fresh() {
 			t.Error("a JoinGroup counts beyond the rebalance timeout")
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- o.AwaitFresh(t.Context()) }()
-		synctest.Wait()
-		e2e(s.session, kmsg.Heartbeat, time.Millisecond)
-		if err := <-ended; err != nil {
-			t.Errorf("a waiting output after an answer: %v", err)
+		e2e(s.session, kmsg.JoinGroup, time.Minute)
+		if s.fresh() {
+			t.Error("fresh by the answer to a JoinGroup that was sent a session ago")
 		}
-		o.Lose(nil)
+		s.set("member-2", 5)
 		if err := o.AwaitFresh(t.Context()); !errors.Is(err, stream.ErrOwnershipLost) {
-			t.Errorf("when gone: %v", err)
+			t.Errorf("under another member id: %v", err)
 		}
 	})
 }

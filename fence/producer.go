@@ -115,6 +115,7 @@ func (k *cluster) open(ctx context.Context) (producer, error) {
 		t.close()
 		return nil, &wire.StepError{Step: wire.StepInit, Err: err}
 	}
+	g.seal()
 	if k.c.Features.Brokers == 0 {
 		if k.c.Features, err = wire.LookupFeatures(ctx, cl); err != nil {
 			t.close()
@@ -213,6 +214,7 @@ func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (in
 	promises := make(chan promise, len(ms))
 	errs := make([]error, len(ms))
 	last, failed := int64(-1), false
+	var cause error // why the wait was given up
 	take := func(n int) bool {
 		for range n {
 			select {
@@ -226,7 +228,11 @@ func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (in
 				if p.i == len(ms)-1 {
 					last = p.offset
 				}
+			case <-t.gate.refused:
+				cause = t.gate.refusal()
+				return false
 			case <-ctx.Done():
+				cause = context.Cause(ctx)
 				return false
 			}
 		}
@@ -241,10 +247,13 @@ func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (in
 			break
 		}
 	}
-	if !serial && !take(len(ms)) || ctx.Err() != nil {
+	if !serial {
+		take(len(ms))
+	}
+	if cause != nil {
 		for i := range errs {
 			if errs[i] == nil {
-				errs[i] = &wire.StepError{Step: wire.StepProduce, Err: context.Cause(ctx)}
+				errs[i] = &wire.StepError{Step: wire.StepProduce, Err: cause}
 			}
 		}
 		return -1, firstAck, errs
@@ -257,6 +266,9 @@ func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (in
 
 func (t *txn) bind(ctx context.Context, tok Token, o Offset, metadata string) error {
 	id, epoch, err := t.cl.ProducerID(ctx) // from transaction.version 2 on each end raises the epoch
+	if held, ok := gateError(err); ok {
+		err = held
+	}
 	if err != nil {
 		return &wire.StepError{Step: wire.StepOffset, Err: err}
 	}
@@ -268,7 +280,7 @@ func (t *txn) bind(ctx context.Context, tok Token, o Offset, metadata string) er
 	if !rule.On(t.base, rule.FencedBinding) {
 		b.MemberID, b.Generation, b.InstanceID = "", -1, ""
 	}
-	return wire.BindOffset(ctx, t.cl, b, t.c.Features.TxnOffsetCommit < 5)
+	return wire.BindOffset(ctx, t.cl, b, t.c.Features.AddOffsets())
 }
 
 // end waits for the broker's answer until ctx ends or the client is closed; a wait that is cut leaves
@@ -286,6 +298,8 @@ func (t *txn) end(ctx context.Context, commit bool) error {
 			return &wire.StepError{Step: wire.StepEnd, Err: err}
 		}
 		return nil
+	case <-t.gate.refused:
+		return &wire.StepError{Step: wire.StepEnd, Err: t.gate.refusal()}
 	case <-ctx.Done():
 		return &wire.StepError{Step: wire.StepEnd, Err: context.Cause(ctx)}
 	}

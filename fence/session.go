@@ -7,6 +7,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 // session is what all ownerships of one group member share: the live token, the join number, and
@@ -18,15 +21,19 @@ type session struct {
 	rebalanceTimeout time.Duration
 
 	metadata func() (memberID string, generation int32)
-	// ask sends one request that the group answers under memberID (classic: Heartbeat).
-	ask func(ctx context.Context, memberID string, generation int32) error
+	// ask sends one request about p that the group answers under memberID: Heartbeat in a classic
+	// group, OffsetFetch under KIP-848, where a heartbeat of ours would be taken for the member's.
+	ask func(ctx context.Context, memberID string, generation int32, p stream.Partition) error
 	now func() time.Time
 
 	mu       sync.Mutex
 	joins    int64         // rises on every loss of the membership
-	answered time.Time     // when the newest answered request of the member was sent
+	answered time.Time     // when the newest request was sent by whose answer the group knew the member
 	joinSent time.Time     // when the JoinGroup was sent that has not been answered; zero: none
 	changed  chan struct{} // closed and replaced when any of this or the token may have changed
+	// serverSide: the group was last answered under KIP-848. A client that was asked to use it falls
+	// back to the classic protocol on brokers without it, so only what is on the wire tells.
+	serverSide bool
 }
 
 func newSession() *session {
@@ -77,19 +84,35 @@ func (s *session) watch() <-chan struct{} {
 //
 // A JoinGroup that waits for its answer keeps the member alive up to the rebalance timeout.
 func (s *session) fresh() bool {
-	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.freshLocked()
+}
+
+func (s *session) freshLocked() bool {
+	now := s.now()
 	if !s.answered.IsZero() && now.Sub(s.answered) < s.sessionTimeout {
 		return true
 	}
 	return !s.joinSent.IsZero() && now.Sub(s.joinSent) < s.rebalanceTimeout
 }
 
+// confirmed notes that the group has said that it knows the member, in answer to what was sent then.
+func (s *session) confirmed(sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sent.After(s.answered) {
+		s.answered = sent
+	}
+	s.wakeLocked()
+}
+
 var (
 	joinKey      = int16(kmsg.JoinGroup)
 	syncKey      = int16(kmsg.SyncGroup)
 	heartbeatKey = int16(kmsg.Heartbeat)
+	// consumerHeartbeatKey is the one request of a member under KIP-848.
+	consumerHeartbeatKey = int16(kmsg.ConsumerGroupHeartbeat)
 )
 
 // OnBrokerWrite implements kgo.HookBrokerWrite: it sees when a JoinGroup leaves.
@@ -98,25 +121,60 @@ func (s *session) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, timeT
 		return
 	}
 	s.mu.Lock()
-	s.joinSent = s.now().Add(-timeToWrite)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.freshLocked() { // else it is the rejoin of a member that the group may have expelled
+		s.joinSent = s.now().Add(-timeToWrite)
+	}
 }
 
 // OnBrokerE2E implements kgo.HookBrokerE2E: it sees when an answered request was sent. The clock is
 // the monotonic one, so that a stopped process or a changed wall clock does not mislead it.
+//
+// The hook does not tell what the answer was, so that an answer prolongs what is fresh and never
+// makes it so again; for that the group is asked (AwaitFresh). Otherwise:
+//
+//  1. a process wakes after its session and holds its outputs back
+//  2. its client's heartbeat is answered UNKNOWN_MEMBER_ID: something that was sent just now
+//  3. the outputs leave before the client has called back that the partitions are lost
 func (s *session) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
-	if key != joinKey && key != syncKey && key != heartbeatKey {
+	if key != joinKey && key != syncKey && key != heartbeatKey && key != consumerHeartbeatKey {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	fresh := s.freshLocked()
 	if key == joinKey {
 		s.joinSent = time.Time{}
 	}
 	if e2e.WriteErr == nil && e2e.ReadErr == nil {
-		if sent := s.now().Add(-e2e.DurationE2E()); sent.After(s.answered) {
+		s.serverSide = key == consumerHeartbeatKey
+		if sent := s.now().Add(-e2e.DurationE2E()); fresh && sent.After(s.answered) {
 			s.answered = sent
 		}
 	}
 	s.wakeLocked()
+}
+
+// leastGeneration is the least generation of a member: under KIP-848, 0 is that of one that joins.
+func (s *session) leastGeneration() int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serverSide {
+		return 1
+	}
+	return 0
+}
+
+// askThrough returns ask over the member's client.
+func (s *session) askThrough(cl *kgo.Client) func(context.Context, string, int32, stream.Partition) error {
+	return func(ctx context.Context, memberID string, generation int32, p stream.Partition) error {
+		s.mu.Lock()
+		serverSide := s.serverSide
+		s.mu.Unlock()
+		if !serverSide {
+			return wire.Heartbeat(ctx, cl, s.group, memberID, s.instanceID, generation)
+		}
+		_, err := wire.FetchUnstableOffset(ctx, cl, s.group, wire.Member{ID: memberID, Generation: generation}, p, [16]byte{})
+		return err
+	}
 }

@@ -74,7 +74,7 @@ func (w *Writer) committed(b *batch, at int64) {
 			h.Committed(event)
 		}
 	}
-	b.answer(nil)
+	b.answer(nil) // after the hooks, so that whoever waited finds them called
 }
 
 // produceError is the answer to the records of one transaction, nil where there was no error.
@@ -174,7 +174,10 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 			return w.lose(b, fmt.Errorf("generation %d was refused while draining: %w", b.token.Generation, err))
 		}
 		if _, err := w.own.NextToken(ctx, b.token); err != nil {
-			return w.lose(b, err)
+			if errors.Is(err, stream.ErrOwnershipLost) {
+				return w.lose(b, err)
+			}
+			return stream.NewError("commit", err).At(w.c.Input, b.next.Next) // closed meanwhile
 		}
 		return nil
 	case classRecord:
@@ -198,7 +201,8 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 
 // refused tells the hooks and the log.
 func (w *Writer) refused(b *batch, c class, err error) {
-	final := c == classGone || c == classReplaced || c == classInput || c == classFatal
+	final := c == classGone || c == classReplaced || c == classInput || c == classFatal ||
+		c == classFence && w.fences+1 >= maxFences
 	w.c.Logger.Warn("transaction did not commit", "cause", c.String(), "code", codeOf(err), "attempt", b.attempts,
 		"offset", b.next.Next, "generation", b.token.Generation, "final", final, "err", err)
 	for _, h := range w.c.Hooks {

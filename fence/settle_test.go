@@ -445,3 +445,18 @@ func TestRecordOverTheLimitIsRefusedBeforeItQueues(t *testing.T) {
 		t.Error("a transaction began")
 	}
 }
+
+// A stale owner can open a transaction after our takeover. The stable fetch waits for it, and after a
+// while the id is taken over again.
+func TestUnstableOffsetIsTakenOverAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder()
+		r.stableFrom = 3
+		began := time.Now()
+		fakeWriter(t, r, newFakeSession().grant(), 3)
+		if took := time.Since(began); r.opens != 3 || took < 2*unstableFor || took > 2*unstableFor+time.Second {
+			t.Errorf("%d takeovers in %v, want 3 in %v", r.opens, took, 2*unstableFor)
+		}
+	})
+}

@@ -41,8 +41,22 @@ func Open(ctx context.Context, c Config) (*Writer, Committed, error) {
 	if err != nil {
 		return nil, Committed{}, err
 	}
+	if c.InputTopicID == ([16]byte{}) {
+		if c.InputTopicID, err = lookupTopicID(ctx, c); err != nil {
+			return nil, Committed{}, err
+		}
+	}
 	id := TransactionalID(c.Group, c.Progress.Topic, c.Progress.Partition)
 	return open(ctx, c, id, &cluster{c: c, id: id, base: context.WithoutCancel(ctx)})
+}
+
+func lookupTopicID(ctx context.Context, c Config) ([16]byte, error) {
+	cl, err := c.Kafka.Client()
+	if err != nil {
+		return [16]byte{}, err
+	}
+	defer cl.Close()
+	return wire.TopicID(ctx, cl, c.Input.Topic)
 }
 
 func open(ctx context.Context, c Config, id string, o opener) (*Writer, Committed, error) {
@@ -85,6 +99,8 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 	defer cancel(nil)
 	stop := context.AfterFunc(goneContext{w.own.Gone()}, func() { cancel(w.own.Cause()) })
 	defer stop()
+	stopClosed := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
+	defer stopClosed()
 	for attempt := 0; ; attempt++ {
 		found, err := w.firstOnce(ctx)
 		if err == nil {

@@ -59,6 +59,13 @@ func silent(t *testing.T) string {
 	return ln.Addr().String()
 }
 
+// impatient returns c with a short dial timeout. The development broker takes the first bytes of a TLS
+// handshake for the size of a request and waits for the rest of it, where Kafka closes the connection.
+func impatient(c kafka.Config) kafka.Config {
+	c.Opts = []kgo.Opt{kgo.DialTimeout(100 * time.Millisecond)}
+	return c
+}
+
 func TestPing(t *testing.T) {
 	t.Parallel()
 	user := []devbroker.User{{Mechanism: devbroker.Plain, Name: "ada", Password: "secret"},
@@ -78,12 +85,6 @@ func TestPing(t *testing.T) {
 	trust := func(b, authority *devbroker.Broker, name string) kafka.Config {
 		c := at(b.Addr())
 		c.TLS = &tls.Config{RootCAs: authority.Kafka().TLS.RootCAs, ServerName: name}
-		return c
-	}
-	// The development broker takes the first bytes of a TLS handshake for the size of a request and
-	// waits for the rest of it, where Kafka closes the connection.
-	impatient := func(c kafka.Config) kafka.Config {
-		c.Opts = []kgo.Opt{kgo.DialTimeout(100 * time.Millisecond)}
 		return c
 	}
 	for name, tc := range map[string]struct {

@@ -66,7 +66,10 @@ func logicalLines(src string) []logicalLine {
 			open = &logicalLine{line: i + 1}
 		}
 		open.text += body
-		if !more {
+		switch {
+		case open.text == "":
+			open = nil // a backslash alone begins nothing: as in Java, the next line is judged afresh
+		case !more:
 			out, open = append(out, *open), nil
 		}
 	}

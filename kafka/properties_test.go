@@ -22,6 +22,7 @@ func TestParseProperties(t *testing.T) {
 		"continuation with a hash":    {"a=1\\\n#2", `"a"="1#2"`},
 		"continuation over nothing":   {"a=1\\\n\nb=2", `"a"="1" "b"="2"`},
 		"continuation in a key":       {"a\\\n  b=1", `"ab"="1"`},
+		"backslash alone":             {"\\\n# a=1\n\\\n\nb=2", `"b"="2"`},
 		"escaped backslash at end":    {`a=1\\` + "\nb=2", `"a"="1\\" "b"="2"`},
 		"backslash at the very end":   {`a=1\`, `"a"="1"`},
 		"escapes":                     {`a\ b\=\:c=\t\n\r\f\\\"\z`, `"a b=:c"="\t\n\r\f\\\"z"`},

@@ -58,10 +58,11 @@ type Committed struct {
 	ReadBack  bool // the outcome was unknown at first and read back
 }
 
-// Refused tells that the broker refused a transaction.
+// Refused tells that the broker refused a transaction, or that a key cannot be written and is kept in
+// memory for it (cause "record", not final).
 type Refused struct {
 	Partition Partition
-	Cause     string // "generation", "producer-epoch", "member", "record", "abortable"
+	Cause     string // "generation", "producer-epoch", "member", "instance", "record", "input", "abortable", "transient", "unknown" or "fatal"
 	Code      int16  // Kafka error code, 0 if there was none
 	Final     bool   // the ownership ends by it
 	Err       error

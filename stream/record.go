@@ -27,11 +27,13 @@ type Record struct {
 	Topic       string
 	Partition   int32
 	Offset      int64
-	LeaderEpoch int32     // leader epoch of the batch the record came in, -1 if unknown
-	Timestamp   time.Time // as written by the producer or the broker, whatever that clock said
-	Key         []byte    // nil: the record has no key
-	Value       []byte    // nil: a tombstone
-	Headers     []Header
+	LeaderEpoch int32 // leader epoch of the batch the record came in, -1 if unknown
+	// Timestamp is as written by the producer or the broker, whatever that clock said. A time outside
+	// the years 1678 to 2261 comes out as another one: the Kafka client counts nanoseconds.
+	Timestamp time.Time
+	Key       []byte // nil: the record has no key
+	Value     []byte // nil: a tombstone
+	Headers   []Header
 }
 
 // Message is one record to be written.

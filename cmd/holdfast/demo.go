@@ -20,11 +20,13 @@ type demoFlags struct {
 	seed     uint64
 	keep     string
 	events   int
+	pace     int
 }
 
 const (
 	demoEvents    = 20000
 	demoEventsMin = 2000
+	demoPace      = 1000 // a second
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -48,7 +50,12 @@ off and the schedule is one that this rule is for: the demo has to fail. The rul
   holdfast demo --brokers broker1:9092,broker2:9092 --command-config client.properties
   holdfast demo --sabotage applied-skip`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.runDemo(c, f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !c.Flags().Changed("seed") {
+				f.seed = 1 + rand.Uint64N(1e6)
+			}
+			return a.runDemo(c, f)
+		},
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -58,10 +65,25 @@ off and the schedule is one that this rule is for: the demo has to fail. The rul
 	flags.StringVar(&f.keep, "keep", "", "keep the embedded broker's data in this `directory`")
 	flags.IntVar(&f.events, "events", demoEvents, "make at least this many events")
 	flags.StringVar(&f.schedule, "schedule", "", "run the schedule of a rule with the rule in force")
-	if err := flags.MarkHidden("schedule"); err != nil {
+	if err := c.RegisterFlagCompletionFunc("sabotage", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return ruleNames(), cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
 		panic(err) // the flag is defined above
 	}
+	flags.IntVar(&f.pace, "pace", demoPace, "make so many events a second")
+	for _, name := range []string{"schedule", "pace"} {
+		if err := flags.MarkHidden(name); err != nil {
+			panic(err) // the flag is defined above
+		}
+	}
 	return c
+}
+
+func ruleNames() (names []string) {
+	for _, s := range demo.Schedules() {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 func ruleList() string {
@@ -74,7 +96,7 @@ func ruleList() string {
 
 // options turns flags into a run.
 func (f demoFlags) options() (demo.Options, error) {
-	o := demo.Options{Seed: f.seed, Events: f.events, Keep: f.keep, Schedule: demo.Main()}
+	o := demo.Options{Seed: f.seed, Events: f.events, Pace: f.pace, Keep: f.keep, Schedule: demo.Main()}
 	chosen := 0
 	for _, on := range []bool{f.plain, f.sabotage != "", f.schedule != ""} {
 		if on {
@@ -86,9 +108,6 @@ func (f demoFlags) options() (demo.Options, error) {
 	}
 	if f.events < demoEventsMin {
 		return o, usage(fmt.Sprintf("--events %d", demoEventsMin), "--events %d: too few for the faults to fall among them", f.events)
-	}
-	if o.Seed == 0 {
-		o.Seed = 1 + rand.Uint64N(1e6)
 	}
 	name := f.sabotage + f.schedule
 	switch {
@@ -102,7 +121,7 @@ func (f demoFlags) options() (demo.Options, error) {
 		o.Schedule = s
 	}
 	if f.sabotage != "" {
-		o.Without = []string{f.sabotage}
+		o.Without = o.Schedule.Without
 	}
 	return o, nil
 }

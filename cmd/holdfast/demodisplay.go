@@ -13,6 +13,9 @@ import (
 // progressLineEvery is how often progress is told where there is no terminal.
 const progressLineEvery = 5 * time.Second
 
+// noteIndent is how far the second line of a note is set in, below the text of the first.
+const noteIndent = 9
+
 // demoDisplay tells on standard error what the demo does: lines, and on a terminal a live one below
 // them. Standard output has the verdict alone.
 type demoDisplay struct {
@@ -28,7 +31,7 @@ func (a *app) demoDisplay(o demo.Options) *demoDisplay {
 	if terminal(a.stderr) {
 		d.bar = progressbar.NewOptions(o.Events,
 			progressbar.OptionSetWriter(a.stderr),
-			progressbar.OptionSetWidth(20),
+			progressbar.OptionSetWidth(12),
 			progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionSetPredictTime(false),
 			progressbar.OptionShowDescriptionAtLineEnd(),
@@ -41,12 +44,12 @@ func (a *app) demoDisplay(o demo.Options) *demoDisplay {
 
 // start says what will be done.
 func (d *demoDisplay) start(f demoFlags) {
-	fmt.Fprintf(d.to, "holdfast demo, seed %d: %s.\n", d.o.Seed, d.o.Schedule.About)
+	fmt.Fprintf(d.to, "holdfast demo, seed %d\n%s\n", d.o.Seed, wrap(d.o.Schedule.About+".", textColumns))
 	switch {
 	case f.plain:
 		fmt.Fprintln(d.to, "The flow runs WITHOUT the fence (Unfenced). Expect damage.")
 	case f.sabotage != "":
-		fmt.Fprintf(d.to, "SABOTAGE: the members run without a rule: %s. Expect damage.\n", d.o.Schedule.Rule)
+		fmt.Fprintln(d.to, wrap("SABOTAGE: the members run without this rule. "+d.o.Schedule.Rule+". Expect damage.", textColumns))
 	}
 }
 
@@ -56,14 +59,15 @@ func (d *demoDisplay) Note(line string) {
 		// An error of the terminal would show in the next line as well.
 		_ = d.bar.Clear()
 	}
-	fmt.Fprintln(d.to, line)
+	fmt.Fprintln(d.to, indent(line, noteIndent, textColumns))
 }
 
 // Progress implements demo.Display.
 func (d *demoDisplay) Progress(p demo.Progress) {
 	if d.bar != nil {
 		d.bar.ChangeMax(max(p.Wanted, p.Made))
-		d.bar.Describe(fmt.Sprintf("%d of %d events folded | partitions: %s | takeovers %d | refused %d",
+		// It has to fit into 80 columns: a line that wraps is not cleared.
+		d.bar.Describe(fmt.Sprintf("%d/%d folded | %s | takeovers %d | refused %d",
 			p.Folded, p.Made, p.Members, p.Takeovers, p.Refused))
 		_ = d.bar.Set(min(p.Folded, max(p.Wanted, p.Made)-1))
 		return
@@ -72,7 +76,7 @@ func (d *demoDisplay) Progress(p demo.Progress) {
 		return
 	}
 	d.last = time.Now()
-	fmt.Fprintf(d.to, "         %d of %d events folded, partitions: %s, takeovers %d, refused %d\n",
+	fmt.Fprintf(d.to, "         %d of %d folded | %s | takeovers %d | refused %d\n",
 		p.Folded, p.Made, p.Members, p.Takeovers, p.Refused)
 }
 

@@ -11,6 +11,9 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
 )
 
+// textColumns is the width of running text.
+const textColumns = 78
+
 const (
 	green = "\x1b[32m"
 	red   = "\x1b[31m"
@@ -20,13 +23,13 @@ const (
 // printVerdict prints the table, what was found, the claim and how to run the same again.
 func (a *app) printVerdict(f demoFlags, r demo.Result, d demo.Details) error {
 	w := a.stdout
-	fmt.Fprintf(w, "\nA reader outside the members recomputed every key from the input:\n\n")
+	fmt.Fprintf(w, "\nA reader outside the members has recomputed every key from the input:\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, value any, says string) { fmt.Fprintf(table, "  %s\t%v\t%s\n", name, value, says) }
 	row("events", r.Events, "in the input")
-	row("keys", r.Keys, "compared, each event by event")
+	row("keys", r.Keys, "compared, event by event")
 	row("takeovers", r.Takeovers, "initialisations that found another's epoch")
-	row("refused", r.Refused, "answers by which the broker refused a stale write, seen on the wire")
+	row("refused", r.Refused, "stale writes that the broker refused, seen on the wire")
 	row("lost", r.Lost, lostSays(d))
 	row("repeated", r.Repeated, repeatedSays(d))
 	row("outputs", d.Audit.Outputs, fmt.Sprintf("for %d events; repeats are allowed (at-least-once)", r.Events))
@@ -35,11 +38,14 @@ func (a *app) printVerdict(f demoFlags, r demo.Result, d demo.Details) error {
 		return err
 	}
 	printFindings(w, d)
-	fmt.Fprintf(w, "\n%s\n", a.verdictLine(f, r))
+	fmt.Fprintf(w, "\n%s\n", wrap(a.verdictLine(f, r), textColumns))
 	if f.sabotage == "" {
 		for _, c := range d.Claims {
-			fmt.Fprintf(w, "\n%s\n", wrap(c.String(), 96))
+			fmt.Fprintf(w, "\n%s\n", wrap(c.String(), textColumns))
 		}
+	}
+	if f.keep != "" {
+		fmt.Fprintf(w, "\nThe broker's data is kept: holdfast broker --data %s\n", f.keep)
 	}
 	_, err := fmt.Fprintf(w, "\nThe same input and faults again: %s\n", f.again(r))
 	return err
@@ -91,7 +97,7 @@ func printFindings(w io.Writer, d demo.Details) {
 	if len(d.Audit.Examples) > 0 || len(d.Audit.Lag) > 0 {
 		fmt.Fprintln(w, "\nFound, among others:")
 		for _, line := range d.Audit.Examples {
-			fmt.Fprintf(w, "  %s\n", line)
+			fmt.Fprintln(w, indent("  "+line, 2, textColumns))
 		}
 		for _, l := range d.Audit.Lag {
 			fmt.Fprintf(w, "  partition %d ends at %d, and its committed offset is %d\n", l.Partition, l.End, l.Committed)
@@ -100,7 +106,7 @@ func printFindings(w io.Writer, d demo.Details) {
 	if len(d.Stopped) > 0 {
 		fmt.Fprintln(w, "\nMembers that stopped by themselves:")
 		for _, line := range d.Stopped {
-			fmt.Fprintf(w, "  %s\n", line)
+			fmt.Fprintln(w, indent("  "+line, 2, textColumns))
 		}
 	}
 }
@@ -111,12 +117,12 @@ func (a *app) verdictLine(f demoFlags, r demo.Result) string {
 		if a.color(a.stdout) {
 			word = color + word + plain
 		}
-		return word + "  " + text
+		return word + ": " + text
 	}
 	switch {
 	case f.plain && damaged:
 		return say(red, "CORRUPTED", "as expected without the fence: a stopped owner's old snapshot lay over newer ones, "+
-			"and the next owner went on from it. holdfast demo shows the same with the fence.")
+			"and the next owner went on from it. holdfast demo meets the same with the fence.")
 	case f.plain:
 		return say(red, "NOT SHOWN", "the flow ran without the fence and took no damage this time.")
 	case f.sabotage != "" && damaged:
@@ -144,6 +150,15 @@ func (f demoFlags) again(r demo.Result) string {
 		line += " --schedule " + f.schedule
 	}
 	return line
+}
+
+// indent wraps a line whose first columns are a margin, and sets the further lines in as far.
+func indent(line string, margin, width int) string {
+	if len(line) <= margin {
+		return line
+	}
+	text := wrap(line[margin:], width-margin)
+	return line[:margin] + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", margin))
 }
 
 // wrap breaks text into lines of at most width characters, where there are spaces.

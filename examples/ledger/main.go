@@ -44,7 +44,9 @@ func main() {
 			return nil
 		},
 		Hooks: []holdfast.Hooks{{Committed: func(c stream.Committed) {
-			fmt.Printf("committed offset %d with %d snapshots\n", c.Next, c.Writes)
+			if c.Writes > 0 {
+				fmt.Printf("committed offset %d with %d snapshots\n", c.Next, c.Writes)
+			}
 		}}},
 	})
 	if err == nil {

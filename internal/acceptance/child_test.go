@@ -3,6 +3,7 @@ package acceptance
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -20,6 +21,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The tests wait for brokers and timeouts most of the time: more of them than there are cores
+	// go side by side. -parallel on the command line still wins.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	kafkatest.Main(m, kafkatest.Child{Name: "flow", Run: runFlowChild})
 }
 
@@ -31,6 +37,9 @@ type childConfig struct {
 	Via          map[string]string // advertised address → address to dial
 	Off          []rule.Name
 	Unfenced     bool
+	Short        bool // timings: see short
+	TellFolds    bool // "folded <partition> <offset>", when a fold returns
+	Countdown    bool // the fold is countdown, and nothing is persisted but what it asks for
 }
 
 // startChild runs a flow in a process that can be killed and stopped.
@@ -47,15 +56,27 @@ func runFlowChild(ctx context.Context, p *kafkatest.Parent) error {
 		return err
 	}
 	c := config(arg.Addrs, arg.Group, arg.Input)
+	if arg.Short {
+		c = short(c)
+	}
 	c.Outputs = arg.Outputs
 	c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if arg.Unfenced {
 		c.Guarantee = holdfast.Unfenced
 	}
+	if arg.Countdown {
+		c = rarely(c)
+		c.Fold = countdown
+	}
 	if len(arg.Outputs) > 0 {
-		c.Fold = holdfast.Chain(fold, func(_ context.Context, k *holdfast.Key[tally], r stream.Record) error {
+		c.Fold = holdfast.Chain(c.Fold, func(_ context.Context, k *holdfast.Key[tally], r stream.Record) error {
 			k.Emit(stream.Message{Topic: arg.Outputs[0], Key: r.Key, Value: r.Value})
 			return nil
+		})
+	}
+	if arg.TellFolds {
+		c.Fold = holdfast.Chain(c.Fold, func(_ context.Context, _ *holdfast.Key[tally], r stream.Record) error {
+			return p.Event("folded %d %d", r.Partition, r.Offset)
 		})
 	}
 	if len(arg.Via) > 0 {

@@ -97,6 +97,14 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 	return b, nil
 }
 
+// Kept returns, and forgets, why keys could not be written that stay dirty for it (KeepDirty): one
+// error for each try since the last call, with the key. Call it after Close and after Refused.
+func (e *Engine[S]) Kept() []error {
+	kept := e.kept
+	e.kept = nil
+	return kept
+}
+
 // wanted reports whether there is reason for a batch. Tombstones alone are none for a drain, which
 // has little time: the next owner writes them.
 func (e *Engine[S]) wanted(now int64, drain bool) bool {
@@ -143,6 +151,7 @@ func (e *Engine[S]) fill(b *Batch, now int64, drain bool) error {
 			return err
 		}
 		if err != nil {
+			e.kept = append(e.kept, err)
 			x.in.remove(x)
 			later = append(later, x)
 			continue

@@ -92,6 +92,7 @@ type Engine[S any] struct {
 	flying []flown[S]
 	arena  []byte // spare room that snapshots are encoded into
 
+	kept  []error // of keys that could not be written and stay dirty, until Kept is called
 	step  step[S]
 	dead  int   // keys that are deleted and not yet forgotten
 	bytes int64 // keys and their states as last encoded

@@ -120,6 +120,8 @@ func (e *Engine[S]) bounce(f flown[S], rank int64) {
 	}
 }
 
+const hintRefused = "make the state smaller, or mend what the broker's error names"
+
 // Refused tells that write i of b was refused for what it is, and that b was aborted. Without
 // KeepDirty it returns err, with the key, and the partition must stop. With it the key stays dirty
 // and is due after a back-off, and the rest of b, with the offset computed again, is the batch that
@@ -129,8 +131,9 @@ func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, 
 	f := e.flying[i]
 	if !e.cfg.KeepDirty {
 		e.Aborted(now, b)
-		return nil, e.unwritable(f.entry, err, "make the state smaller, or mend what the broker's error names")
+		return nil, e.unwritable(f.entry, err, hintRefused)
 	}
+	e.kept = append(e.kept, e.unwritable(f.entry, err, hintRefused))
 	rest := &Batch{Next: b.Next, LeaderEpoch: b.LeaderEpoch, Full: b.Full, closedBefore: b.closedBefore}
 	rest.Bytes = b.Bytes - int64(recordBytes(b.Writes[i]))
 	rest.Writes = append(append(make([]Write, 0, len(b.Writes)-1), b.Writes[:i]...), b.Writes[i+1:]...)

@@ -201,9 +201,18 @@ func newWorkDir() (*workDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafkatest: directory for broker data: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	// The file gets the name that sweep looks for only when it is locked:
+	//
+	//  1. This process creates the lock file.
+	//  2. Another process sweeps, locks the file first, and removes the directory.
+	//  3. This process locks a file that is gone, and starts a broker without a directory.
+	made := filepath.Join(path, "lock.made")
+	f, err := os.OpenFile(made, os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err == nil {
+		err = os.Rename(made, filepath.Join(path, "lock"))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("kafkatest: lock broker data: %w", err), os.RemoveAll(path))
@@ -219,7 +228,7 @@ func (d *workDir) remove() error {
 }
 
 // sweep removes what killed processes left behind: directories whose lock nobody holds. A directory
-// without a lock file is just being made, and is left alone.
+// without a lock file is being made, and is left alone.
 func sweep() {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), workDirPrefix+"*"))
 	if err != nil {

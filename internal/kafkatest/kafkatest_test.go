@@ -320,3 +320,27 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestSweep must not run beside tests that start brokers in the same directory: it has one of its own.
+func TestSweep(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	used, err := newWorkDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := newWorkDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.lock.Close() // as the kernel does when the process is killed
+	sweep()
+	if exists(left.path) {
+		t.Error("the directory of a process that has ended is still there")
+	}
+	if !exists(used.path) {
+		t.Error("a directory in use was removed")
+	}
+	if err := used.remove(); err != nil || exists(used.path) {
+		t.Errorf("remove: %v", err)
+	}
+}

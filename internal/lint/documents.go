@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/claim"
 )
 
 // The documents that have rules of their own.
@@ -301,11 +303,17 @@ func checkReadme(t *Tree) []Finding {
 	if programs == 0 {
 		out = append(out, Finding{readmeFile, 0, "shows no program"})
 	}
+	if !strings.Contains(text, claims()) {
+		out = append(out, Finding{readmeFile, 0, "does not show the claims of FencedState as package claim has them"})
+	}
 	if output := strings.TrimSpace(t.Texts[readmeOutput]); output == "" || !strings.Contains(text, output) {
 		out = append(out, Finding{readmeFile, 0, "does not show what the program prints, " + readmeOutput})
 	}
 	return out
 }
+
+// claims is the table of what a fenced flow promises.
+func claims() string { return claim.Table(claim.Flow(claim.FencedState, 2)).Markdown() }
 
 func (t *Tree) isExample(program string) bool {
 	for name, text := range t.Texts {

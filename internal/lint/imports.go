@@ -47,6 +47,7 @@ var allowed = []allowance{
 	{dir: "devbroker", ours: []string{"stream", "kafka"}, theirs: []string{franz, kfake}},
 	{dir: "internal/kafkatest", ours: []string{"stream", "kafka"}, theirs: client},
 	{dir: "internal/wiretap", ours: []string{"stream", "kafka"}, theirs: client},
+	{dir: "internal/kafkatest/fetch", ours: []string{"internal/kafkatest"}},
 	{dir: "internal/acceptance"},
 	{dir: "internal/lint", ours: []string{"claim"}},
 	{dir: "prom", ours: []string{".", "stream"}, theirs: []string{"github.com/prometheus/client_golang"}},

@@ -40,11 +40,22 @@ func (w *worker) commitIfDue(now time.Time) error {
 		return nil
 	}
 	b, err := w.engine.Close(now, false)
+	w.tellKept()
 	if err != nil {
 		return &stopError{err}
 	}
 	w.start(b)
 	return nil
+}
+
+// tellKept tells of each key that could not be written and is kept in memory for it: the committed
+// offset stays behind it, and only a person can make the state smaller or mend the codec.
+func (w *worker) tellKept() {
+	for _, err := range w.engine.Kept() {
+		w.log.Warn("key could not be written and stays in memory", "error", err)
+		call(w.m.hooks, func(h stream.Hooks) func(stream.Refused) { return h.Refused },
+			stream.Refused{Partition: w.own.Partition(), Cause: "record", Err: err})
+	}
 }
 
 // start commits a batch on a goroutine of its own; the worker folds on meanwhile and takes the
@@ -88,6 +99,7 @@ func (w *worker) settle(err error) error {
 		return nil
 	case errors.As(err, &refused):
 		rest, err := w.engine.Refused(now, b, refused.Index, err)
+		w.tellKept()
 		if err != nil {
 			return &stopError{err}
 		}
@@ -112,11 +124,12 @@ func (w *worker) flush() error {
 			continue
 		}
 		b, err := w.engine.Close(time.Now(), true)
+		w.tellKept()
 		if err != nil {
 			return err
 		}
 		if b == nil {
-			w.flushed.Store(true)
+			w.flushed.Store(w.engine.Stats().Holds == 0) // a key that cannot be written keeps its hold
 			return nil
 		}
 		w.start(b)

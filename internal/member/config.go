@@ -29,6 +29,7 @@ type Engine interface {
 	Close(now time.Time, drain bool) (*engine.Batch, error)
 	Committed(now time.Time, b *engine.Batch)
 	Refused(now time.Time, b *engine.Batch, i int, err error) (*engine.Batch, error)
+	Kept() []error
 	Stats() engine.Stats
 }
 

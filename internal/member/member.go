@@ -17,14 +17,13 @@ type Member struct {
 	cfg   Config
 	hooks hooks
 	group *fence.Group
-	poll  *kgo.Client // the group member's client; callbacks wait for joined before they use it
-	admin *kgo.Client // group-less: offsets, restores, topic facts; shared by all partitions
+	poll  *kgo.Client   // the group member's client
+	ready chan struct{} // closed when poll is set: the callbacks may come before it is returned
+	admin *kgo.Client   // group-less: offsets, restores, topic facts; shared by all partitions
 
 	ctx  context.Context // carries the rule switches; ends when Run returns
 	stop context.CancelCauseFunc
 	wg   sync.WaitGroup // all workers
-
-	joined chan struct{} // closed when poll is set: the client's callbacks may come before
 
 	mu      sync.Mutex
 	workers map[stream.Partition]*worker // the newest of each partition
@@ -39,12 +38,11 @@ type Member struct {
 // New returns a member.
 func New(c Config) *Member {
 	return &Member{
-		cfg: c, hooks: c.Hooks,
+		cfg: c, hooks: c.Hooks, ready: make(chan struct{}),
 		workers: map[stream.Partition]*worker{},
 		skipped: map[stream.Partition]map[int64]bool{},
 		renewed: map[stream.Partition]int{},
 		retried: map[stream.Partition]attempts{},
-		joined:  make(chan struct{}),
 	}
 }
 
@@ -67,12 +65,14 @@ func (m *Member) Run(ctx context.Context) error {
 		kgo.ConsumeTopics(m.cfg.Input.Topic),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.FetchMaxWait(500*time.Millisecond),
+		// The longest that a partition waits which goes on after a pause: the fetch that is under way then
+		// does not ask for it, and nothing ends it early.
+		kgo.FetchMaxWait(100*time.Millisecond),
 	)
 	if err != nil {
 		return err
 	}
-	close(m.joined)
+	close(m.ready)
 	polling, cancel := context.WithCancel(m.ctx)
 	unwatch := context.AfterFunc(ctx, cancel)
 	m.pollUntil(polling)
@@ -208,7 +208,7 @@ func (m *Member) seek(w *worker, offset int64) {
 // assigned is called in the group's callback. The takeover and the stable offset fetch happen here,
 // before the client fetches offsets itself; the restore does not.
 func (m *Member) assigned(_ context.Context, o *fence.Ownership) {
-	<-m.joined
+	<-m.ready
 	w := m.adopt(o)
 	m.pause(w)
 	limit, cancel := context.WithTimeoutCause(m.ctx, m.cfg.Session.RebalanceTimeout/3, errLate)

@@ -15,12 +15,12 @@ import (
 // the first output: closing it is what makes sure that no buffered output of a partition that was
 // taken away can leave later.
 type outputs struct {
-	w *worker
+	w     *worker
+	ended sync.Once
 
 	mu      sync.Mutex
 	client  *kgo.Client
 	closed  bool
-	closing sync.Once
 	sent    int64
 	acks    int64
 	told    int64 // acknowledged outputs that hooks know of
@@ -130,11 +130,10 @@ func (o *outputs) tell() {
 	}
 }
 
-// close drops what is buffered and closes the client. The worker and the group's callback both call
-// it, and it returns to neither before the client is closed: the partition must not be given up while
-// an output can still leave.
+// close drops what is buffered and closes the client. A second caller waits for the first: nothing can
+// leave after either of them has returned.
 func (o *outputs) close() {
-	o.closing.Do(func() {
+	o.ended.Do(func() {
 		o.mu.Lock()
 		client := o.client
 		o.client, o.closed = nil, true

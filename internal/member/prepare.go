@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/snapshot"
 	"github.com/holdfast-go/holdfast/stream"
@@ -45,6 +46,10 @@ func (w *worker) open(ctx context.Context) error {
 
 // prepare restores the states and decides where folding begins.
 func (w *worker) prepare(ctx context.Context) (start int64, err error) {
+	// As it was when the flow started: a partition that was added since has nothing to restore from.
+	if err := w.checkInput(ctx, nil); err != nil {
+		return 0, err
+	}
 	for look := 1; ; look++ {
 		found, err := w.restore(ctx)
 		if err != nil {
@@ -60,6 +65,9 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 			return w.rebuild(ctx, found)
 		}
 		v, start, err := decide(found.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
+		if c := found.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
+			v, start, err = begin, c, nil
+		}
 		if err != nil {
 			return 0, w.located(err)
 		}
@@ -89,15 +97,7 @@ func (w *worker) usable(ctx context.Context, f found) error {
 	if f.corrupt != nil {
 		return f.corrupt
 	}
-	if err := w.checkInput(ctx, f.progress); err != nil || f.progress == nil {
-		return err
-	}
-	if v := f.progress.FoldVersion; v != w.m.cfg.FoldVersion {
-		return w.located(stream.NewError("start", fmt.Errorf("the state was folded under version %q and the flow has %q: %w",
-			v, w.m.cfg.FoldVersion, stream.ErrFoldVersion)).
-			Hinted("set FoldVersion back, or choose Rebuild to fold the input again"))
-	}
-	return nil
+	return w.checkHistory(ctx, f.progress)
 }
 
 // rebuildCures reports whether an error of usable is about the state and not about asking for it.
@@ -142,7 +142,10 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 				err = fmt.Errorf("progress record of %d inputs, the flow has 1", len(progress.Inputs))
 			}
 			if err != nil {
-				return w.corrupt(r, fmt.Errorf("%w: %w", stream.ErrCorruptSnapshot, err))
+				if !errors.Is(err, stream.ErrCorruptSnapshot) {
+					err = fmt.Errorf("%w: %w", stream.ErrCorruptSnapshot, err)
+				}
+				return w.corrupt(r, err)
 			}
 			f.progress, f.progressAt = &progress, r.Offset
 			return nil
@@ -291,6 +294,21 @@ func (w *worker) resolveStart(ctx context.Context) (int64, error) {
 		err = errors.Join(o.Err, fmt.Errorf("no offset by time for %s", p))
 	}
 	return 0, w.located(stream.NewError("resolve start time", err).Hinted("check that the brokers keep the partition's time index, or choose Earliest or Latest"))
+}
+
+// checkHistory makes sure that the state is of the history that the flow would go on with: of this
+// input and of this fold version. The flow may rebuild after an error that is ErrInputChanged,
+// ErrTruncated or ErrFoldVersion.
+func (w *worker) checkHistory(ctx context.Context, p *fence.Progress) error {
+	if err := w.checkInput(ctx, p); err != nil {
+		return err
+	}
+	if p != nil && p.FoldVersion != w.m.cfg.FoldVersion {
+		return w.located(stream.NewError("start", fmt.Errorf("the state was folded under version %q and the flow has %q: %w",
+			p.FoldVersion, w.m.cfg.FoldVersion, stream.ErrFoldVersion)).
+			Hinted("set FoldVersion back, or choose Rebuild to fold the input again"))
+	}
+	return nil
 }
 
 // checkInput makes sure that the input is the log that the state was folded from (R21): applied

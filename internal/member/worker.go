@@ -68,6 +68,7 @@ func newWorker(m *Member, o *fence.Ownership) *worker {
 		stopFolding()
 		wait(w.ctx, o.Gone())
 		w.end()
+		w.outputs.close() // at once: the worker may be in a user function that does not return
 	})
 	w.outputs.init(w)
 	return w

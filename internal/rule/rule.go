@@ -23,6 +23,7 @@ const (
 	StableFetch    Name = "stable-fetch"     // R12: the committed offset is fetched stable
 	Takeover       Name = "takeover"         // R12: the transactional id is initialised at assignment
 	ReadBack       Name = "read-back"        // R5: an unknown outcome is read back
+	SecondWitness  Name = "second-witness"   // R23's table: the progress record is compared with the committed offset
 	FencedBinding  Name = "fenced-binding"   // the offset is bound to the transaction
 )
 

@@ -2,8 +2,11 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,15 +21,25 @@ type Features struct {
 	// TxnOffsetCommit is the least of the newest versions of TxnOffsetCommit that the brokers speak.
 	// Below 5 the group must be added to the transaction by AddOffsetsToTxn.
 	TxnOffsetCommit int16
-	// Brokers is the number of brokers that were asked.
+	// Brokers is the number of brokers that answered; 0: nobody was asked.
 	Brokers int
 }
 
 // Fenced reports whether a delayed request of one transaction is refused in the next one.
 func (f Features) Fenced() bool { return f.TransactionVersion >= 2 }
 
-// LookupFeatures asks every broker of the cluster. A coordinator can move to any of them, so one
-// that does not answer fails the look-up.
+// addOffsetsBelow is the version of TxnOffsetCommit from which it adds the group by itself.
+const addOffsetsBelow = 5
+
+// AddOffsets reports whether the group must be added to a transaction by its own request.
+func (f Features) AddOffsets() bool { return f.TxnOffsetCommit < addOffsetsBelow }
+
+// brokerPatience bounds the wait for one broker's versions.
+const brokerPatience = 3 * time.Second
+
+// LookupFeatures asks every broker of the cluster, because a coordinator can move to any of them.
+// A broker that does not answer is taken for an old one, which costs each transaction a request that
+// does no harm: a broker that is down must not hinder a takeover. It fails if none answers.
 func LookupFeatures(ctx context.Context, cl *kgo.Client) (Features, error) {
 	meta := kmsg.NewPtrMetadataRequest()
 	meta.Topics = []kmsg.MetadataRequestTopic{}
@@ -34,31 +47,52 @@ func LookupFeatures(ctx context.Context, cl *kgo.Client) (Features, error) {
 	if err != nil {
 		return Features{}, fmt.Errorf("list brokers: %w", err)
 	}
-	f := Features{TxnOffsetCommit: math.MaxInt16, Brokers: len(brokers.Brokers)}
+	answers := make([]*kmsg.ApiVersionsResponse, len(brokers.Brokers))
+	faults := make([]error, len(brokers.Brokers))
+	var asking sync.WaitGroup
+	for i, b := range brokers.Brokers {
+		asking.Go(func() { answers[i], faults[i] = versionsOf(ctx, cl, b.NodeID) })
+	}
+	asking.Wait()
+	f := Features{TxnOffsetCommit: math.MaxInt16}
 	epoch := int64(-2) // below the -1 of a broker that has no finalized features
-	for _, b := range brokers.Brokers {
-		req := kmsg.NewPtrApiVersionsRequest()
-		req.ClientSoftwareName, req.ClientSoftwareVersion = "holdfast", "devel"
-		kresp, err := cl.Broker(int(b.NodeID)).RetriableRequest(ctx, req)
-		if err != nil {
-			return Features{}, fmt.Errorf("ask broker %d for its versions: %w", b.NodeID, err)
-		}
-		resp := kresp.(*kmsg.ApiVersionsResponse)
-		if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-			return Features{}, fmt.Errorf("ask broker %d for its versions: %w", b.NodeID, err)
-		}
-		f.TxnOffsetCommit = min(f.TxnOffsetCommit, maxVersion(resp, kmsg.TxnOffsetCommit))
-		if resp.FinalizedFeaturesEpoch <= epoch {
+	for i, a := range answers {
+		if faults[i] != nil {
+			f.TxnOffsetCommit = min(f.TxnOffsetCommit, addOffsetsBelow-1)
 			continue
 		}
-		epoch = resp.FinalizedFeaturesEpoch
-		for _, feature := range resp.FinalizedFeatures {
+		f.Brokers++
+		f.TxnOffsetCommit = min(f.TxnOffsetCommit, maxVersion(a, kmsg.TxnOffsetCommit))
+		if a.FinalizedFeaturesEpoch <= epoch {
+			continue
+		}
+		epoch = a.FinalizedFeaturesEpoch
+		for _, feature := range a.FinalizedFeatures {
 			if feature.Name == "transaction.version" {
 				f.TransactionVersion = feature.MaxVersionLevel
 			}
 		}
 	}
+	if f.Brokers == 0 {
+		return Features{}, errors.Join(append(faults, errors.New("no broker told its versions"))...)
+	}
 	return f, nil
+}
+
+func versionsOf(ctx context.Context, cl *kgo.Client, node int32) (*kmsg.ApiVersionsResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	defer cancel()
+	req := kmsg.NewPtrApiVersionsRequest()
+	req.ClientSoftwareName, req.ClientSoftwareVersion = "holdfast", "devel"
+	kresp, err := cl.Broker(int(node)).Request(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("ask broker %d for its versions: %w", node, err)
+	}
+	resp := kresp.(*kmsg.ApiVersionsResponse)
+	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+		return nil, fmt.Errorf("ask broker %d for its versions: %w", node, err)
+	}
+	return resp, nil
 }
 
 func maxVersion(resp *kmsg.ApiVersionsResponse, key kmsg.Key) int16 {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -57,7 +58,11 @@ func fetchOffset(ctx context.Context, cl *kgo.Client, group string, m Member, p 
 	if len(resp.Groups) != 1 {
 		return GroupOffset{}, fmt.Errorf("fetch offset: the answer has %d groups, not 1", len(resp.Groups))
 	}
-	if err := kerr.ErrorForCode(resp.Groups[0].ErrorCode); err != nil {
+	err = kerr.ErrorForCode(resp.Groups[0].ErrorCode)
+	if m.ID == "" && errors.Is(err, kerr.GroupIDNotFound) {
+		return GroupOffset{Next: -1, LeaderEpoch: -1}, nil // some brokers answer so, others with -1
+	}
+	if err != nil {
 		return GroupOffset{}, err
 	}
 	for _, t := range resp.Groups[0].Topics {
@@ -76,4 +81,13 @@ func fetchOffset(ctx context.Context, cl *kgo.Client, group string, m Member, p 
 		}
 	}
 	return GroupOffset{}, fmt.Errorf("fetch offset: the answer does not cover %s", p)
+}
+
+// TopicID returns the id of a topic. It returns stream.ErrTopic if there is no such topic.
+func TopicID(ctx context.Context, cl *kgo.Client, topic string) ([16]byte, error) {
+	f, err := topicShape(ctx, cl, topic)
+	if err == nil && !f.Exists {
+		err = topicError(topic, fmt.Errorf("%w: it does not exist", stream.ErrTopic))
+	}
+	return f.ID, err
 }

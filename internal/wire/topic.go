@@ -26,6 +26,7 @@ type Facts struct {
 	Partitions int32
 	Replicas   int16 // the least of all partitions
 	Leaderless int   // partitions that have no leader at the moment
+	Brokers    int   // of the cluster
 
 	CleanupPolicy   string // "compact", "delete" or "compact,delete"
 	MinISR          int
@@ -108,6 +109,9 @@ func topicShape(ctx context.Context, cl *kgo.Client, topic string) (Facts, error
 	if err == nil {
 		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 	}
+	if resp != nil {
+		f.Brokers = len(resp.Brokers)
+	}
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return f, nil
@@ -157,9 +161,7 @@ func CheckSnapshotTopic(ctx context.Context, cl *kgo.Client, topic string, parti
 	bootstrap := Bootstrap(cl)
 	switch {
 	case !f.Exists:
-		return f, unusable(topic, "it does not exist").Hinted("create it: kafka-topics.sh --bootstrap-server %s --create "+
-			"--topic %s --partitions %d --replication-factor 3 --config cleanup.policy=compact --config min.insync.replicas=2",
-			bootstrap, topic, partitions)
+		return f, unusable(topic, "it does not exist").Hinted("create it: %s", createCommand(cl, topic, partitions, int16(min(f.Brokers, 3)), compacted(f.Brokers)))
 	case f.CleanupPolicy != "compact":
 		return f, unusable(topic, "its cleanup.policy is %q, and Kafka would delete snapshots of keys that do not change", f.CleanupPolicy).
 			Hinted("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config cleanup.policy=compact "+
@@ -174,6 +176,16 @@ func CheckSnapshotTopic(ctx context.Context, cl *kgo.Client, topic string, parti
 				bootstrap, topic)
 	}
 	return f, nil
+}
+
+// compacted is the configuration of a snapshot topic that a command creates on a cluster of that many
+// brokers. Two in-sync replicas are demanded where there can be three: one broker may then be down.
+func compacted(brokers int) map[string]*string {
+	configs := map[string]*string{"cleanup.policy": kadm.StringPtr("compact")}
+	if brokers >= 3 {
+		configs["min.insync.replicas"] = kadm.StringPtr("2")
+	}
+	return configs
 }
 
 func createCompacted(ctx context.Context, cl *kgo.Client, topic string, partitions int32, c TopicConfig) error {

@@ -20,12 +20,19 @@ type Cluster struct {
 // refuses others, as a connection past the proxies would make a fault silently miss. The caller calls
 // Close.
 func NewCluster(addrs []string) (*Cluster, error) {
+	return NewClusterDialing(addrs, (&net.Dialer{}).DialContext)
+}
+
+// NewClusterDialing is NewCluster with dial making the connections to the brokers. A dial that does the
+// TLS handshake lets the proxies stand before brokers that speak TLS: clients then come to the proxies
+// in plaintext, over the loopback.
+func NewClusterDialing(addrs []string, dial Dial) (*Cluster, error) {
 	c := &Cluster{byAddr: map[string]*Proxy{}}
 	for _, addr := range addrs {
 		if c.byAddr[addr] != nil {
 			continue
 		}
-		p, err := New(addr)
+		p, err := newProxy(addr, dial)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}

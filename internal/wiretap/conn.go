@@ -48,7 +48,7 @@ func (c *conn) client() string {
 // run forwards both ways and returns when both have ended.
 func (c *conn) run(ctx context.Context) {
 	defer c.reset()
-	up, err := (&net.Dialer{}).DialContext(ctx, "tcp", c.p.upstream)
+	up, err := c.p.dial(ctx, "tcp", c.p.upstream)
 	if err != nil {
 		return // the client sees a reset, as it would from a broker that is down
 	}

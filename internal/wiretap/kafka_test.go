@@ -82,7 +82,19 @@ func TestKafkaRefusals(t *testing.T) {
 	}
 	before := refusals.Count()
 
-	// The committed offset of a generation that never was.
+	commitUnknownGeneration(t, ctx, next, member, group, name)
+	if err := refusals.Await(ctx, before+1); err != nil {
+		t.Fatal(err)
+	}
+	if n := refusals.By()["OffsetCommit ILLEGAL_GENERATION"]; n != 1 {
+		t.Errorf("refusals %v, want one OffsetCommit ILLEGAL_GENERATION", refusals.By())
+	}
+	t.Logf("Kafka %s: %v", kafkatest.Version(), refusals.By())
+}
+
+// commitUnknownGeneration commits an offset under a generation that never was.
+func commitUnknownGeneration(t *testing.T, ctx context.Context, next, member *kgo.Client, group, name string) {
+	t.Helper()
 	known := kmsg.NewPtrMetadataRequest()
 	known.Topics = []kmsg.MetadataRequestTopic{{Topic: &name}}
 	meta, err := known.RequestWith(ctx, next)
@@ -97,11 +109,4 @@ func TestKafkaRefusals(t *testing.T) {
 	if _, err := commit.RequestWith(ctx, next); err != nil {
 		t.Fatal(err)
 	}
-	if err := refusals.Await(ctx, before+1); err != nil {
-		t.Fatal(err)
-	}
-	if n := refusals.By()["OffsetCommit ILLEGAL_GENERATION"]; n != 1 {
-		t.Errorf("refusals %v, want one OffsetCommit ILLEGAL_GENERATION", refusals.By())
-	}
-	t.Logf("Kafka %s: %v", kafkatest.Version(), refusals.By())
 }

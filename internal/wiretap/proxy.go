@@ -13,9 +13,13 @@ import (
 
 var errNotKafka = errors.New("wiretap: not a plaintext Kafka stream")
 
+// Dial makes a connection to a broker, as net.Dialer.DialContext does.
+type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // Proxy forwards the connections it accepts to one broker.
 type Proxy struct {
 	upstream string
+	dial     Dial
 	listener net.Listener
 	ctx      context.Context // ends the dials at Close
 	cancel   context.CancelFunc
@@ -43,11 +47,15 @@ type responseHook struct {
 // New returns a proxy on a free loopback port for the broker at upstream, host:port. The caller calls
 // Close.
 func New(upstream string) (*Proxy, error) {
+	return newProxy(upstream, (&net.Dialer{}).DialContext)
+}
+
+func newProxy(upstream string, dial Dial) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("wiretap: listen for %s: %w", upstream, err)
 	}
-	p := &Proxy{upstream: upstream, listener: l, conns: map[uint64]*conn{}}
+	p := &Proxy{upstream: upstream, dial: dial, listener: l, conns: map[uint64]*conn{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.wg.Go(p.accept)
 	return p, nil

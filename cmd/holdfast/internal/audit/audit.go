@@ -154,7 +154,7 @@ func read(ctx context.Context, k kafka.Config, adm *kadm.Client, topic string, l
 
 // list writes event numbers for people.
 func list(events []int64) string {
-	const most = 8
+	const most = 5
 	text := make([]string, 0, most)
 	for i, e := range events {
 		if i == most {

@@ -23,12 +23,15 @@ func (e Event) encode() []byte {
 	return b
 }
 
-// The shape of the input. A course is long beside the time that a snapshot may wait, so that
-// committed offsets fall into the middle of courses.
+// The shape of the input. One learner in four takes short courses, so that states are deleted all the
+// time; the others take courses that outlast a run, so that a damage that was done stays to be seen.
 const (
-	learners          = 64
-	lessonsMin        = 8
-	lessonsMax        = 16
+	learners          = 256
+	shortEvery        = 4
+	shortMin          = 6
+	shortMax          = 12
+	longMin           = 120
+	longMax           = 200
 	minutesMax        = 45
 	lessonsPerPersist = 3 // each third lesson of a course is saved at once
 )
@@ -49,16 +52,29 @@ func newSource(seed uint64) *source {
 func (s *source) next() Event {
 	n := s.random.IntN(learners)
 	if s.length[n] == 0 {
-		s.length[n] = lessonsMin + s.random.IntN(lessonsMax-lessonsMin+1)
+		least, most := longMin, longMax
+		if !takesLong(learnerName(n)) {
+			least, most = shortMin, shortMax
+		}
+		s.length[n] = least + s.random.IntN(most-least+1)
 	}
 	s.last++
 	s.lesson[n]++
 	e := Event{
-		Event: s.last, Learner: fmt.Sprintf("learner-%02d", n), Lesson: s.lesson[n],
+		Event: s.last, Learner: learnerName(n), Lesson: s.lesson[n],
 		Minutes: 1 + s.random.Int64N(minutesMax), Graduated: s.lesson[n] == s.length[n],
 	}
 	if e.Graduated {
 		s.lesson[n], s.length[n] = 0, 0
 	}
 	return e
+}
+
+func learnerName(n int) string { return fmt.Sprintf("learner-%03d", n) }
+
+// takesLong reports whether the learner of that name takes long courses.
+func takesLong(name string) bool {
+	var n int
+	_, err := fmt.Sscanf(name, "learner-%d", &n)
+	return err == nil && n%shortEvery != 0
 }

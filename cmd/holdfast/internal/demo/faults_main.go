@@ -21,13 +21,13 @@ func (r *run) killInTransaction(ctx context.Context) error {
 	if err := r.caught(ctx, hold, "a request to commit"); err != nil {
 		return err
 	}
-	id := transaction(hold.Caught()[0])
+	partition := victim.tap.endedPartition(hold.Caught()[0])
 	after := r.journal.mark()
 	if err := victim.end(kill); err != nil {
 		return err
 	}
 	victim.tap.Cut(nil) // what was held is lost with the process
-	r.note("%s killed (SIGKILL) in mid-transaction: %s was written and not committed", victim.name, id)
+	r.note("%s killed (SIGKILL) in mid-transaction: partition %d written, not committed", victim.name, partition)
 	next, err := r.startMember()
 	if err != nil {
 		return err

@@ -15,6 +15,9 @@ import (
 // comes, so that this is how long the schedule lasts.
 const brokenWithin = 5 * time.Second
 
+// foldedWell is how many events of a partition mean that most of its keys have had some.
+const foldedWell = 3 * learners / partitions
+
 // killAhead kills a member at a moment at which the snapshots of one of its partitions are ahead of
 // the committed offset in the way that ahead looks for.
 func (r *run) killAhead(ctx context.Context, what string, ahead func(*generator, snapshotSeen, int64) (written, bool)) error {
@@ -119,7 +122,7 @@ func (r *run) killBeforeOutputs(ctx context.Context) error {
 	// held. A commit behind it covers a state whose output the broker does not have.
 	seen, err := r.within(ctx, brokenWithin, func(v view) bool {
 		for partition, at := range v.committed {
-			if v.by[partition] == victim.name && at > ends[partition]+learners {
+			if v.by[partition] == victim.name && at > ends[partition]+foldedWell {
 				committed = partition
 				return true
 			}
@@ -169,7 +172,7 @@ func (r *run) pinSnapshots(ctx context.Context) error {
 	r.note("a foreign transaction is open on snapshot partition %d", partition)
 	from := r.generator.end()[partition]
 	err = r.step(ctx, "snapshots behind the foreign transaction", func(v view) bool {
-		return v.by[partition] == victim.name && v.committed[partition] > from+4*learners
+		return v.by[partition] == victim.name && v.committed[partition] > from+2*foldedWell
 	})
 	if err != nil {
 		return err
@@ -283,9 +286,9 @@ func (r *run) rejoinSilently(ctx context.Context) error {
 	return nil
 }
 
-// leave ends all members but one in good order.
+// leave ends all members but one in good order, or kills those that do not end.
 func (r *run) leave(ctx context.Context, but string) error {
-	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	ctx, cancel := context.WithTimeout(ctx, brokenWithin)
 	defer cancel()
 	r.mu.Lock()
 	var leaving []*process

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,8 +22,7 @@ type written struct {
 // that there is load for as long as faults are made. It is safe for concurrent use.
 type generator struct {
 	client *kgo.Client
-	topic  string
-	atMost int // stops by itself there; 0: finish decides
+	atMost int // stops by itself there
 	atEach int // events a tick
 	wanted int
 
@@ -32,8 +32,6 @@ type generator struct {
 	events   map[int64]written
 	ends     map[int32]int64
 	err      error
-	only     map[string]bool // if not nil: other learners' events wait
-	waiting  []Event
 
 	finishing chan struct{}
 	done      chan struct{}
@@ -42,18 +40,17 @@ type generator struct {
 // The pace of the input.
 const (
 	tickEvery  = 20 * time.Millisecond
-	runsAbout  = 20 * time.Second
-	eventsOver = 40 // the generator stops at this many times the events asked for, whatever happens
+	eventsOver = 1_000_000 // the generator stops so far above the events asked for, whatever happens
 )
 
-func newGenerator(p *place, events int) (*generator, error) {
+func newGenerator(p *place, events, perSecond int) (*generator, error) {
 	cl, err := p.kafka.Client(kgo.DefaultProduceTopic(p.Input), kgo.ProducerLinger(0))
 	if err != nil {
 		return nil, err
 	}
 	return &generator{
-		client: cl, topic: p.Input, wanted: events, atMost: events * eventsOver,
-		atEach:   max(1, int(int64(events)*int64(tickEvery)/int64(runsAbout))),
+		client: cl, wanted: events, atMost: events + eventsOver,
+		atEach:   max(1, perSecond*int(tickEvery)/int(time.Second)),
 		learners: map[string][]written{}, events: map[int64]written{}, ends: map[int32]int64{},
 		finishing: make(chan struct{}), done: make(chan struct{}),
 	}, nil
@@ -76,13 +73,6 @@ func (g *generator) run(ctx context.Context, seed uint64) {
 			g.fail(context.Cause(ctx))
 			return
 		}
-	}
-	g.mu.Lock()
-	waiting := g.waiting
-	g.waiting, g.only = nil, nil
-	g.mu.Unlock()
-	for _, e := range waiting {
-		g.send(ctx, e)
 	}
 	if err := g.client.Flush(ctx); err != nil {
 		g.fail(err)
@@ -114,14 +104,9 @@ func (g *generator) fail(err error) {
 	}
 }
 
-// send produces an event, or keeps it while its learner has to wait.
+// send produces an event.
 func (g *generator) send(ctx context.Context, e Event) {
 	g.mu.Lock()
-	if g.only != nil && !g.only[e.Learner] {
-		g.waiting = append(g.waiting, e)
-		g.mu.Unlock()
-		return
-	}
 	g.made++
 	g.mu.Unlock()
 	r := &kgo.Record{Key: []byte(e.Learner), Value: e.encode()}
@@ -137,19 +122,6 @@ func (g *generator) send(ctx context.Context, e Event) {
 		g.learners[e.Learner] = append(g.learners[e.Learner], w)
 		g.ends[r.Partition] = max(g.ends[r.Partition], r.Offset+1)
 	})
-}
-
-// restrict lets only the events of some learners through; nil lets all through again. What waited
-// goes first, in its order.
-func (g *generator) restrict(ctx context.Context, learners map[string]bool) {
-	g.mu.Lock()
-	g.only = learners
-	waiting := g.waiting
-	g.waiting = nil
-	g.mu.Unlock()
-	for _, e := range waiting {
-		g.send(ctx, e)
-	}
 }
 
 // finish lets the generator end once it has made what it was asked for, and waits for it.
@@ -176,11 +148,7 @@ func (g *generator) count() int {
 func (g *generator) end() map[int32]int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ends := make(map[int32]int64, len(g.ends))
-	for p, o := range g.ends {
-		ends[p] = o
-	}
-	return ends
+	return maps.Clone(g.ends)
 }
 
 // find returns where an event lies, if that is known yet.

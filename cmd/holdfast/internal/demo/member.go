@@ -29,7 +29,7 @@ type memberSpec struct {
 	Input, Snapshots, Outputs string
 	Unfenced                  bool
 	Timing                    timing
-	Without                   []string          // rules that are switched off
+	Without                   []rule.Name       // rules that are switched off
 	Via                       map[string]string // broker address → address to dial in its place
 }
 
@@ -120,11 +120,7 @@ func (s memberSpec) run(ctx context.Context, k kafka.Config, logger *slog.Logger
 	if err != nil {
 		return err
 	}
-	names := make([]rule.Name, len(s.Without))
-	for i, n := range s.Without {
-		names[i] = rule.Name(n)
-	}
-	return flow.Run(rule.Without(ctx, names...))
+	return flow.Run(rule.Without(ctx, s.Without...))
 }
 
 // dial goes by the parent's tap in place of a broker.

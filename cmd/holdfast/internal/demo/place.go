@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/audit"
 	"github.com/holdfast-go/holdfast/devbroker"
+	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -26,6 +28,7 @@ const (
 	replicasMost = 3
 	closeTimeout = 20 * time.Second
 	adminTimeout = 30 * time.Second
+	lookEvery    = 50 * time.Millisecond
 )
 
 // place is where a run happens: a cluster, and a group and topics of its own on it.
@@ -39,6 +42,7 @@ type place struct {
 
 	transactionVersion int // finalized feature, 0: none
 
+	dial   wiretap.Dial // to a broker, with TLS if it speaks TLS
 	client *kgo.Client
 	admin  *kadm.Client
 	close  []func() error // in reverse order
@@ -73,6 +77,11 @@ func (p *place) connect(o Options) error {
 	}
 	p.client, p.admin = cl, kadm.NewClient(cl)
 	p.close = append(p.close, func() error { cl.Close(); return nil })
+	dial, ok := cl.OptValue(kgo.Dialer).(wiretap.Dial)
+	if !ok {
+		return fmt.Errorf("the client has no dialer that a tap could use")
+	}
+	p.dial = dial
 	return nil
 }
 
@@ -80,7 +89,7 @@ func (p *place) connect(o Options) error {
 func (p *place) embed(keep string, logger *slog.Logger) error {
 	dir := keep
 	if dir == "" {
-		temporary, err := os.MkdirTemp("", "holdfast-demo-")
+		temporary, err := os.MkdirTemp("", "holdfast-")
 		if err != nil {
 			return fmt.Errorf("make a directory for the broker: %w", err)
 		}
@@ -93,7 +102,7 @@ func (p *place) embed(keep string, logger *slog.Logger) error {
 	}
 	p.close = append(p.close, b.Close)
 	p.kafka, p.embedded = b.Kafka(), true
-	p.where = fmt.Sprintf("embedded broker on %s, data in %s", b.Addr(), filepath.Clean(dir))
+	p.where = fmt.Sprintf("embedded broker on %s, on disk in %s", b.Addr(), filepath.Clean(dir))
 	return nil
 }
 
@@ -132,7 +141,58 @@ func (p *place) makeTopics(ctx context.Context) error {
 	if !p.embedded {
 		p.close = append(p.close, p.removeGroup)
 	}
+	if err := p.awaitLeaders(ctx); err != nil {
+		return wrap(err)
+	}
 	return nil
+}
+
+// awaitLeaders waits until every broker knows a leader for each partition: a broker learns of a topic
+// some time after another has answered its creation, and a member that asks it in between would find
+// no topic.
+func (p *place) awaitLeaders(ctx context.Context) error {
+	for _, address := range p.brokers {
+		cl, err := kgo.NewClient(append(p.client.Opts(), kgo.SeedBrokers(address))...)
+		if err != nil {
+			return err
+		}
+		err = p.awaitLeadersAt(ctx, cl)
+		cl.Close()
+		if err != nil {
+			return fmt.Errorf("broker %s: %w", address, err)
+		}
+	}
+	return nil
+}
+
+func (p *place) awaitLeadersAt(ctx context.Context, cl *kgo.Client) error {
+	ask := kmsg.NewPtrMetadataRequest()
+	for name := range p.topics {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(name)
+		ask.Topics = append(ask.Topics, t)
+	}
+	for {
+		led := 0
+		answer, err := ask.RequestWith(ctx, cl.SeedBrokers()[0])
+		if err == nil {
+			for _, t := range answer.Topics {
+				for _, one := range t.Partitions {
+					if one.ErrorCode == 0 && one.Leader >= 0 {
+						led++
+					}
+				}
+			}
+		}
+		if led == partitions*len(p.topics) {
+			return nil
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d partitions have a leader: %w", led, partitions*len(p.topics), errors.Join(context.Cause(ctx), err))
+		}
+	}
 }
 
 func (p *place) removeTopic(name string) error {
@@ -144,15 +204,24 @@ func (p *place) removeTopic(name string) error {
 	return nil
 }
 
-// removeGroup removes the group. It may still have members that were killed: then it is left to
-// expire, which is said.
+// removeGroup removes the group. One whose members were killed has them until their sessions end.
 func (p *place) removeGroup() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if _, err := p.admin.DeleteGroup(ctx, p.Group); err != nil {
-		return fmt.Errorf("remove group %s (it expires by itself): %w", p.Group, err)
+	for {
+		_, err := p.admin.DeleteGroup(ctx, p.Group)
+		switch {
+		case err == nil, errors.Is(err, kerr.GroupIDNotFound):
+			return nil
+		case !errors.Is(err, kerr.NonEmptyGroup):
+			return fmt.Errorf("remove group %s (it expires by itself): %w", p.Group, err)
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("remove group %s (it expires by itself): %w", p.Group, err)
+		}
 	}
-	return nil
 }
 
 // shut undoes everything in reverse order.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/claim"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/audit"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/kafka"
 )
 
@@ -37,10 +38,11 @@ type Details struct {
 type Options struct {
 	Member   func(brokers []string) []string // command line of a member process for a cluster
 	Seed     uint64
-	Events   int
+	Events   int    // make at least so many
+	Pace     int    // events a second
 	Keep     string // directory of the embedded broker; "": a temporary one
 	Schedule Schedule
-	Without  []string // rules that are switched off
+	Without  []rule.Name // rules that are switched off
 	Display  Display
 	Kafka    *kafka.Config // nil: an embedded broker
 	Logger   *slog.Logger

@@ -17,10 +17,11 @@ import (
 // is passed.
 const (
 	stepTimeout    = 45 * time.Second
-	drainStall     = 12 * time.Second // no commit for so long: nobody folds the rest
+	drainStall     = 10 * time.Second // no commit for so long: nobody folds the rest
 	drainTimeout   = 15 * time.Second
 	auditTimeout   = 60 * time.Second
 	restartsMost   = 4
+	loadShare      = 20 // faults begin when the twentieth part of the input is folded
 	progressEvery  = 100 * time.Millisecond
 	committedEvery = 100 * time.Millisecond
 )
@@ -33,6 +34,7 @@ type run struct {
 	generator *generator
 	watch     *watch
 	started   time.Time
+	fail      context.CancelCauseFunc // ends the run, when no member is left to fold
 
 	display sync.Mutex // one call of Display at a time
 
@@ -48,7 +50,9 @@ type run struct {
 
 // Run makes one run and returns its verdict. An error means that there is none.
 func Run(ctx context.Context, o Options) (Result, Details, error) {
-	r := &run{o: o, journal: newJournal(), alive: map[string]*process{}, started: time.Now()}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	r := &run{fail: fail, o: o, journal: newJournal(), alive: map[string]*process{}, started: time.Now()}
 	p, err := openPlace(ctx, o)
 	if err != nil {
 		return Result{}, Details{}, err
@@ -68,15 +72,19 @@ func (r *run) all(ctx context.Context) (Result, Details, error) {
 	defer helpers.Wait()
 	defer cancel()
 	var err error
-	if r.generator, err = newGenerator(r.place, r.o.Events); err != nil {
+	if r.generator, err = newGenerator(r.place, r.o.Events, r.o.Pace); err != nil {
 		return Result{}, Details{}, err
 	}
 	if r.watch, err = newWatch(r.place); err != nil {
 		return Result{}, Details{}, err
 	}
-	helpers.Go(func() { r.generator.run(background, r.o.Seed) })
 	helpers.Go(func() { r.watch.run(background) })
 	helpers.Go(func() { r.showProgress(background) })
+	if err := r.startMembers(ctx); err != nil {
+		r.generator.client.Close()
+		return Result{}, Details{}, err
+	}
+	helpers.Go(func() { r.generator.run(background, r.o.Seed) })
 	if err := r.faults(ctx); err != nil {
 		return Result{}, Details{}, err
 	}
@@ -86,8 +94,8 @@ func (r *run) all(ctx context.Context) (Result, Details, error) {
 	return r.verdict(ctx)
 }
 
-// faults starts the members and makes the schedule's faults.
-func (r *run) faults(ctx context.Context) error {
+// startMembers starts the members and waits until each has its share.
+func (r *run) startMembers(ctx context.Context) error {
 	for range r.o.Schedule.members {
 		if _, err := r.startMember(); err != nil {
 			return err
@@ -101,13 +109,27 @@ func (r *run) faults(ctx context.Context) error {
 	}
 	v, _ := r.journal.view()
 	r.note("%d member processes fold %d partitions: %s", r.o.Schedule.members, partitions, r.holdings(v))
-	if err := r.step(ctx, "the first commits of all partitions", func(v view) bool { return len(v.committed) == partitions }); err != nil {
+	return nil
+}
+
+// faults makes the schedule's faults, once there is load.
+func (r *run) faults(ctx context.Context) error {
+	if err := r.step(ctx, "commits of all partitions under load", r.underway); err != nil {
 		return err
 	}
 	if err := r.o.Schedule.faults(ctx, r); err != nil {
 		return fmt.Errorf("the schedule %s did not come about: %w", r.o.Schedule.Name, err)
 	}
 	return nil
+}
+
+// underway reports whether every partition commits and a part of the input is folded.
+func (r *run) underway(v view) bool {
+	folded := int64(0)
+	for _, at := range v.committed {
+		folded += at
+	}
+	return len(v.committed) == partitions && folded >= int64(r.o.Events/loadShare)
 }
 
 // note tells what happened, with the time since the start.
@@ -136,7 +158,7 @@ func (r *run) within(ctx context.Context, limit time.Duration, look func(view) b
 
 // startMember starts one more member process, behind a tap of its own.
 func (r *run) startMember() (*process, error) {
-	t, err := newTap(r.place.brokers)
+	t, err := newTap(r.place.brokers, r.place.dial)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +199,11 @@ func (r *run) supervise(p *process) {
 	if again {
 		r.restarts++
 	}
+	alone := len(r.alive) == 0 && !r.finishing && !again && why != nil
 	r.mu.Unlock()
+	if alone {
+		r.fail(fmt.Errorf("every member has stopped by itself, the last one with: %w", why))
+	}
 	r.journal.add(p.name, report{What: didStop})
 	if why == nil {
 		return

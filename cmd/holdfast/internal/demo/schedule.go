@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/rule"
 )
 
 // Schedule is a sequence of faults, each made at a point of the protocol that the parent waits for.
@@ -13,6 +15,9 @@ type Schedule struct {
 	Name  string
 	About string // what is done, one sentence
 	Rule  string // the rule that it is about, for people; "" for the main one
+	// Without are the rules that a sabotage switches off: the one of that name, and what would notice
+	// the damage and stop before it spreads.
+	Without []rule.Name
 
 	members  int
 	timing   timing
@@ -39,7 +44,7 @@ var lagging = timing{
 func Main() Schedule {
 	return Schedule{
 		Name:    "main",
-		About:   "one process is killed in mid-transaction, one is stopped past its session and woken",
+		About:   "One process is killed in mid-transaction, one is stopped past its session and woken",
 		members: 2, timing: brisk, refuses: true,
 		faults: func(ctx context.Context, r *run) error {
 			if err := r.killInTransaction(ctx); err != nil {
@@ -54,7 +59,7 @@ func Main() Schedule {
 func Plain() Schedule {
 	return Schedule{
 		Name:    "plain",
-		About:   "without the fence: a stopped process wakes and its old snapshot lands on a newer one",
+		About:   "Without the fence: a stopped process wakes and its old snapshot lands on a newer one",
 		members: 2, timing: brisk, unfenced: true,
 		faults: func(ctx context.Context, r *run) error { return r.overwrite(ctx) },
 	}
@@ -64,32 +69,37 @@ func Plain() Schedule {
 func Schedules() []Schedule {
 	return []Schedule{
 		{
-			Name: "grant-id", Rule: "R2: every commit is sent under the member id that the partition was granted to",
-			About:   "a process is held out of the group until others have done its work, and rejoins without being told",
+			Name: "grant-id", Without: []rule.Name{rule.GrantID},
+			Rule:    "R2: a member that rejoined under another id has lost its partitions, and is granted them anew",
+			About:   "A process is held out of the group until others have done its work, and rejoins without being told",
 			members: 2, timing: brisk,
 			faults: func(ctx context.Context, r *run) error { return r.rejoinSilently(ctx) },
 		},
 		{
-			Name: "restore-bound", Rule: "R12: a restore reads to the high watermark, past any open transaction",
-			About:   "a foreign transaction is open in the snapshot topic while the partition changes hands",
+			Name: "restore-bound", Without: []rule.Name{rule.RestoreBound, rule.SecondWitness},
+			Rule:    "R12: a restore reads to the high watermark, past any open transaction (off: and the comparison with the committed offset)",
+			About:   "A foreign transaction is open in the snapshot topic while the partition changes hands",
 			members: 2, timing: brisk,
 			faults: func(ctx context.Context, r *run) error { return r.pinSnapshots(ctx) },
 		},
 		{
-			Name: "two-write-delete", Rule: "R20: a key is first marked as deleted, and removed once no replay can bring it back",
-			About:   "a process is killed between a learner's graduation and the commit of its offset",
+			Name: "two-write-delete", Without: []rule.Name{rule.TwoWriteDelete},
+			Rule:    "R20: a key is first marked as deleted, and removed once no replay can bring it back",
+			About:   "A process is killed between a learner's graduation and the commit of its offset",
 			members: 2, timing: lagging,
 			faults: func(ctx context.Context, r *run) error { return r.killAhead(ctx, "a graduation", graduatedAhead) },
 		},
 		{
-			Name: "applied-skip", Rule: "a replay skips what a key has applied",
-			About:   "a process is killed between a snapshot and the commit of its offset",
+			Name: "applied-skip", Without: []rule.Name{rule.AppliedSkip},
+			Rule:    "A replay skips what a key has applied",
+			About:   "A process is killed between a snapshot and the commit of its offset",
 			members: 2, timing: lagging,
 			faults: func(ctx context.Context, r *run) error { return r.killAhead(ctx, "a snapshot", foldedAhead) },
 		},
 		{
-			Name: "outputs-first", Rule: "R18: outputs are acknowledged before the snapshot that covers them commits",
-			About:   "a process is killed while its outputs are on their way",
+			Name: "outputs-first", Without: []rule.Name{rule.OutputsFirst},
+			Rule:    "R18: outputs are acknowledged before the snapshot that covers them commits",
+			About:   "A process is killed while its outputs are on their way",
 			members: 2, timing: brisk,
 			faults: func(ctx context.Context, r *run) error { return r.killBeforeOutputs(ctx) },
 		},

@@ -1,6 +1,9 @@
 package demo
 
 import (
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast/internal/wiretap"
@@ -11,14 +14,47 @@ import (
 type tap struct {
 	*wiretap.Cluster
 	refusals *wiretap.Refusals
+
+	mu  sync.Mutex
+	ids map[string]int32 // transactional id → input partition that its last transaction committed
 }
 
-func newTap(brokers []string) (*tap, error) {
-	c, err := wiretap.NewCluster(brokers)
+// newTap makes the taps before all brokers. dial reaches a broker and does the TLS handshake if there
+// is one to do: the members come to the tap in plaintext.
+func newTap(brokers []string, dial wiretap.Dial) (*tap, error) {
+	c, err := wiretap.NewClusterDialing(brokers, dial)
 	if err != nil {
 		return nil, err
 	}
-	return &tap{Cluster: c, refusals: wiretap.WatchRefusals(c)}, nil
+	t := &tap{Cluster: c, refusals: wiretap.WatchRefusals(c), ids: map[string]int32{}}
+	c.OnRequest(t.learn)
+	return t, nil
+}
+
+// learn notes which transactional id commits for which partition.
+func (t *tap) learn(r wiretap.Request) {
+	if r.Key != int16(kmsg.TxnOffsetCommit) {
+		return
+	}
+	req, err := r.Decoded()
+	if err != nil {
+		return // the tap reports frames that it does not understand
+	}
+	if commit, ok := req.(*kmsg.TxnOffsetCommitRequest); ok {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.ids[commit.TransactionalID] = committedPartition(r)
+	}
+}
+
+// endedPartition is the partition whose transaction an EndTxn request ends, -1 if it is not known.
+func (t *tap) endedPartition(r wiretap.Request) int32 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p, ok := t.ids[transaction(r)]; ok {
+		return p
+	}
+	return -1
 }
 
 // topic names a topic as requests do, by name or by id.
@@ -34,6 +70,50 @@ func producing(t topic) wiretap.Match {
 	return wiretap.All(wiretap.Keys(kmsg.Produce), func(r wiretap.Request) bool {
 		return len(producedPartitions(r, t)) > 0
 	})
+}
+
+// producedKeys are the keys of the records that a Produce request has for the topic: the first one of
+// each batch, which is all that is asked for.
+func producedKeys(r wiretap.Request, t topic) (keys []string) {
+	req, err := r.Decoded()
+	if err != nil {
+		return nil
+	}
+	produce, ok := req.(*kmsg.ProduceRequest)
+	if !ok {
+		return nil
+	}
+	for _, rt := range produce.Topics {
+		for _, p := range rt.Partitions {
+			if !t.is(rt.Topic, rt.TopicID) {
+				continue
+			}
+			if key, ok := firstKey(p.Records); ok {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// codecBits are those of a batch's attributes that name its compression.
+const codecBits = 0x7
+
+// firstKey returns the key of the first record of a batch.
+func firstKey(bytes []byte) (string, bool) {
+	var batch kmsg.RecordBatch
+	if batch.ReadFrom(bytes) != nil {
+		return "", false
+	}
+	records, err := kgo.DefaultDecompressor().Decompress(batch.Records, kgo.CompressionCodecType(batch.Attributes&codecBits))
+	if err != nil {
+		return "", false
+	}
+	var first kmsg.Record
+	if first.ReadFrom(records) != nil {
+		return "", false
+	}
+	return string(first.Key), true
 }
 
 // producedPartitions are the partitions of the topic that a Produce request has records for.

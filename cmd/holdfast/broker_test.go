@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/holdfast-go/holdfast/kafka"
+)
+
+// startBroker runs holdfast broker until the test ends and returns what it announced.
+func startBroker(t *testing.T, args ...string) (addr, certificate string) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	read, write := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		args := append([]string{"broker", "--json", "--listen", "127.0.0.1:0"}, args...)
+		ended <- run(ctx, args, strings.NewReader(""), write, os.Stderr)
+		_ = write.Close() // a pipe's Close returns nil always
+	}()
+	t.Cleanup(func() {
+		cancel(errInterrupted)
+		if code := <-ended; code != exitOK {
+			t.Errorf("the broker ended with code %d", code)
+		}
+	})
+	line, err := bufio.NewReader(read).ReadBytes('\n')
+	if err != nil {
+		t.Fatalf("the broker announced nothing: %v", err)
+	}
+	var said struct{ Brokers, Certificate string }
+	if err := json.Unmarshal(line, &said); err != nil {
+		t.Fatal(err)
+	}
+	return said.Brokers, said.Certificate
+}
+
+func TestBrokerMakesTopics(t *testing.T) {
+	t.Parallel()
+	addr, _ := startBroker(t, "--topic", "payments:3", "--topic", "ledger:3:compact")
+	cl, err := kafka.Config{Brokers: []string{addr}}.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	adm := kadm.NewClient(cl)
+	topics, err := adm.ListTopics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(topics["payments"].Partitions); n != 3 {
+		t.Errorf("payments has %d partitions, want 3", n)
+	}
+	configs, err := adm.DescribeTopicConfigs(t.Context(), "ledger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := configs.On("ledger", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := ""
+	for _, c := range ledger.Configs {
+		if c.Key == "cleanup.policy" {
+			policy = c.MaybeValue()
+		}
+	}
+	if policy != "compact" {
+		t.Errorf("ledger has cleanup.policy %q, want compact", policy)
+	}
+}
+
+func TestBrokerWithTLSAndPassword(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	password := filepath.Join(dir, "password")
+	if err := os.WriteFile(password, []byte("correct horse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr, certificate := startBroker(t, "--data", filepath.Join(dir, "data"), "--tls", "--sasl", "--sasl-password-file", password)
+	good := connection{
+		brokers: []string{addr}, tlsCA: certificate, timeout: 20 * time.Second,
+		saslMechanism: "SCRAM-SHA-256", saslUser: "holdfast", saslPasswordFile: password,
+	}
+	if _, err := good.reach(t.Context()); err != nil {
+		t.Fatalf("with certificate and password: %v", err)
+	}
+	wrong := filepath.Join(dir, "wrong")
+	if err := os.WriteFile(wrong, []byte("battery staple"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bad := good
+	bad.saslPasswordFile = wrong
+	if _, err := bad.reach(t.Context()); exitCode(t.Context(), err) != exitUnreachable {
+		t.Errorf("with a wrong password: %v", err)
+	}
+	plaintext := good
+	plaintext.tlsCA = ""
+	plaintext.timeout = 5 * time.Second
+	if _, err := plaintext.reach(t.Context()); exitCode(t.Context(), err) != exitUnreachable {
+		t.Errorf("without TLS: %v", err)
+	}
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
+	"github.com/holdfast-go/holdfast/internal/kafkatest"
+)
+
+// small keeps the load low: what is tested are the schedules, which wait for what they need.
+var small = []string{"demo", "--json", "--seed", "42", "--events", "2000", "--pace", "400"}
+
+// demoRun runs the demo and returns its verdict.
+func demoRun(t *testing.T, code int, args ...string) demo.Result {
+	t.Helper()
+	got := command(t.Context(), append(slices.Clone(small), args...)...)
+	t.Logf("%s", got.stderr)
+	if got.code != code {
+		t.Fatalf("exit code %d, want %d", got.code, code)
+	}
+	var r demo.Result
+	if err := json.Unmarshal([]byte(got.stdout), &r); err != nil {
+		t.Fatalf("%v in %q", err, got.stdout)
+	}
+	if r.Seed != 42 || r.Events < 2000 || r.Keys == 0 {
+		t.Errorf("got %+v", r)
+	}
+	return r
+}
+
+// checkDemo runs the demo in all its forms against the cluster that the arguments name, or against
+// an embedded broker.
+func checkDemo(t *testing.T, cluster ...string) {
+	with := func(args ...string) []string { return append(args, cluster...) }
+	t.Run("main", func(t *testing.T) {
+		t.Parallel()
+		r := demoRun(t, exitOK, with()...)
+		if !r.OK || r.Lost != 0 || r.Repeated != 0 || r.Refused < 1 || r.Takeovers < 1 {
+			t.Errorf("got %+v", r)
+		}
+	})
+	t.Run("plain", func(t *testing.T) {
+		t.Parallel()
+		r := demoRun(t, exitOK, with("--plain")...)
+		if r.OK || r.Lost == 0 {
+			t.Errorf("the damage was not shown: %+v", r)
+		}
+	})
+	for _, s := range demo.Schedules() {
+		t.Run("schedule "+s.Name, func(t *testing.T) {
+			t.Parallel()
+			if r := demoRun(t, exitOK, with("--schedule", s.Name)...); !r.OK || r.Lost != 0 || r.Repeated != 0 {
+				t.Errorf("with every rule in force: %+v", r)
+			}
+		})
+		t.Run("sabotage "+s.Name, func(t *testing.T) {
+			t.Parallel()
+			if r := demoRun(t, exitFailed, with("--sabotage", s.Name)...); r.OK || r.Lost+r.Repeated == 0 {
+				t.Errorf("without the rule: %+v", r)
+			}
+		})
+	}
+}
+
+func TestDemo(t *testing.T) { checkDemo(t) }
+
+func TestKafkaDemo(t *testing.T) {
+	cluster := kafkatest.Start(t)
+	adm := kadm.NewClient(cluster.Client(t))
+	t.Cleanup(func() { // after all runs, each of which has removed what it made
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for left := []string{"?"}; len(left) > 0; {
+			if ctx.Err() != nil {
+				t.Fatalf("topics are left behind: %v", left)
+			}
+			topics, err := adm.ListTopics(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = slices.DeleteFunc(topics.Names(), func(name string) bool { return !strings.HasPrefix(name, "holdfast-demo-") })
+		}
+	})
+	checkDemo(t, "--brokers", strings.Join(cluster.Addrs, ","))
+}
+
+// TestDemoOverTLS runs against a cluster that wants TLS and a password: the parent's tap sees plain
+// frames all the same.
+func TestDemoOverTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	password := filepath.Join(dir, "password")
+	if err := os.WriteFile(password, []byte("correct horse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr, certificate := startBroker(t, "--data", filepath.Join(dir, "data"), "--tls", "--sasl", "--sasl-password-file", password)
+	r := demoRun(t, exitOK, "--brokers", addr, "--tls-ca", certificate,
+		"--sasl-mechanism", "SCRAM-SHA-256", "--sasl-user", "holdfast", "--sasl-password-file", password)
+	if !r.OK || r.Refused < 1 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// TestDemoFields holds the fields of --json: other programs read them.
+func TestDemoFields(t *testing.T) {
+	t.Parallel()
+	line, err := json.Marshal(demo.Result{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(line, &fields); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"events", "keys", "lost", "ok", "refused", "repeated", "seed", "takeovers"}
+	if got := slices.Sorted(maps.Keys(fields)); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestDemoVerdictForPeople(t *testing.T) {
+	t.Parallel()
+	r := demo.Result{Events: 10, Keys: 2, Takeovers: 4, Refused: 1, Seed: 9, OK: true}
+	damaged := demo.Result{Events: 10, Keys: 2, Lost: 3, Seed: 9}
+	for _, c := range []struct {
+		name   string
+		flags  demoFlags
+		result demo.Result
+		code   int
+		says   []string
+	}{
+		{"all is well", demoFlags{}, r, exitOK, []string{"OK", "holdfast demo --seed 9"}},
+		{"damage", demoFlags{}, damaged, exitFailed, []string{"FAILED"}},
+		{"nothing refused", demoFlags{}, demo.Result{Events: 10}, exitFailed, []string{"FAILED"}},
+		{"plain shows it", demoFlags{plain: true}, damaged, exitOK, []string{"CORRUPTED", "--plain"}},
+		{"plain does not", demoFlags{plain: true}, r, exitFailed, []string{"NOT SHOWN"}},
+		{"sabotage bites", demoFlags{sabotage: "grant-id"}, damaged, exitFailed, []string{"FAILED", "--sabotage grant-id"}},
+		{"sabotage does not", demoFlags{sabotage: "grant-id"}, r, exitOK, []string{"NO DAMAGE"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			a := &app{stdout: &out, stderr: &out}
+			if err := a.printVerdict(c.flags, c.result, demo.Details{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("lacks %q:\n%s", want, out.String())
+				}
+			}
+			if got := exitCode(t.Context(), c.flags.judge(c.result)); got != c.code {
+				t.Errorf("exit code %d, want %d", got, c.code)
+			}
+		})
+	}
+}
