@@ -97,15 +97,7 @@ func (w *worker) usable(ctx context.Context, f found) error {
 	if f.corrupt != nil {
 		return f.corrupt
 	}
-	if err := w.checkInput(ctx, f.progress); err != nil || f.progress == nil {
-		return err
-	}
-	if v := f.progress.FoldVersion; v != w.m.cfg.FoldVersion {
-		return w.located(stream.NewError("start", fmt.Errorf("the state was folded under version %q and the flow has %q: %w",
-			v, w.m.cfg.FoldVersion, stream.ErrFoldVersion)).
-			Hinted("set FoldVersion back, or choose Rebuild to fold the input again"))
-	}
-	return nil
+	return w.checkHistory(ctx, f.progress)
 }
 
 // rebuildCures reports whether an error of usable is about the state and not about asking for it.
