@@ -82,8 +82,27 @@ func (m *Member) Run(ctx context.Context) error {
 	// Close leaves the group: the revoked callback drains every partition, as in a rebalance.
 	m.poll.CloseAllowingRebalance()
 	m.stop(errAsked)
-	m.wg.Wait()
+	m.awaitWorkers()
 	return m.failed()
+}
+
+// awaitWorkers waits for every goroutine. A fold that does not heed its context is waited for as long
+// as it runs, and named in the log: nothing of it can leave any more.
+func (m *Member) awaitWorkers() {
+	ended := make(chan struct{})
+	go func() {
+		m.wg.Wait()
+		close(ended)
+	}()
+	for tick := time.NewTicker(10 * time.Second); ; {
+		select {
+		case <-ended:
+			tick.Stop()
+			return
+		case <-tick.C:
+			m.cfg.Logger.Warn("the end waits for a fold that does not heed its context")
+		}
+	}
 }
 
 // fail stops the member with err; the first one counts.
@@ -300,6 +319,16 @@ func (m *Member) renewLater(gone *worker) {
 	})
 }
 
+// renewals bounds how often in a row a partition is granted anew, with no commit between, for a
+// failure that may pass: with the pauses that is about two minutes.
+const renewals = 30
+
+func (m *Member) mayRenew(p stream.Partition) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.renewed[p] < renewals
+}
+
 // renew runs between polls.
 func (m *Member) renew(gone *worker) {
 	ctx, cancel := context.WithTimeout(m.ctx, m.cfg.Session.HeartbeatInterval)
@@ -308,6 +337,11 @@ func (m *Member) renew(gone *worker) {
 	switch {
 	case err != nil:
 		m.cfg.Logger.Warn("partition could not be granted anew yet", "partition", gone.own.Partition(), "error", err)
+		if !m.mayRenew(gone.own.Partition()) {
+			m.fail(stream.NewError("grant partition anew", errors.Join(stream.ErrUnreachable, err)).At(gone.own.Partition(), -1).
+				Hinted("the group's coordinator did not answer for minutes: look at the brokers and start again, nothing is lost"))
+			return
+		}
 		m.renewLater(gone)
 	case o != nil:
 		m.cfg.Logger.Info("partition granted anew", "partition", o.Partition(), "ownership", o.Number())

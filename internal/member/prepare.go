@@ -296,6 +296,21 @@ func (w *worker) resolveStart(ctx context.Context) (int64, error) {
 	return 0, w.located(stream.NewError("resolve start time", err).Hinted("check that the brokers keep the partition's time index, or choose Earliest or Latest"))
 }
 
+// checkHistory makes sure that the state is of the history that the flow would go on with: of this
+// input and of this fold version. The flow may rebuild after an error that is ErrInputChanged,
+// ErrTruncated or ErrFoldVersion.
+func (w *worker) checkHistory(ctx context.Context, p *fence.Progress) error {
+	if err := w.checkInput(ctx, p); err != nil {
+		return err
+	}
+	if p != nil && p.FoldVersion != w.m.cfg.FoldVersion {
+		return w.located(stream.NewError("start", fmt.Errorf("the state was folded under version %q and the flow has %q: %w",
+			p.FoldVersion, w.m.cfg.FoldVersion, stream.ErrFoldVersion)).
+			Hinted("set FoldVersion back, or choose Rebuild to fold the input again"))
+	}
+	return nil
+}
+
 // checkInput makes sure that the input is the log that the state was folded from (R21): applied
 // offsets of another log would have records skipped that were never folded.
 func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
