@@ -211,3 +211,53 @@ func TestKafkaGoneWhileAssignedTaintedState(t *testing.T) {
 		}
 	})
 }
+
+// A fold fails because its ownership is lost while it runs: it says what its context says. That is no
+// fault of the record, and the error policy, which would have it skipped, is not asked. When the
+// partition comes back the record is folded.
+func TestKafkaFoldThatEndsWithItsOwnershipIsNotSkipped(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.Start(t)
+	a := newTap(t, c)
+	input := c.CreateTopic(t, kafkatest.UniqueName("input"), 1, nil)
+	group := input + "-flow"
+	pr := producer(t, c)
+	produce(t, pr, input, 0, 3, 0, 10)
+	var waited, asked atomic.Bool
+	entered := make(chan struct{})
+	conf := tapped(short(config(c.Addrs, group, input)), a, "A")
+	conf.Fold = func(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
+		if r.Offset == 10 && !waited.Swap(true) {
+			close(entered)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return fold(ctx, k, r)
+	}
+	conf.OnError = func(context.Context, *stream.RecordError) stream.Action {
+		asked.Store(true)
+		return stream.Skip
+	}
+	f := start(t, t.Context(), "A", conf)
+	f.committedTo(0, 10)
+	heartbeat := a.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.Heartbeat))
+	t.Cleanup(heartbeat.Lift)
+	produce(t, pr, input, 0, 3, 10, 20)
+	<-entered
+	awaitExpelled(t, c, group, "A")
+	heartbeat.Lift()
+	await(f, 0, any1[lost])
+	f.committedTo(0, 20)
+	if err := f.stop(); err != nil {
+		t.Error(err)
+	}
+	if losses := each[lost](f); len(losses) != 1 {
+		t.Errorf("one loss was told %d times: %+v", len(losses), losses)
+	}
+	if asked.Load() {
+		t.Error("the error policy was asked about a fold that ended with its ownership")
+	}
+	for _, d := range check(t, c, group, input, group+"-snapshots") {
+		t.Error(d)
+	}
+}
