@@ -96,57 +96,59 @@ func TestKafkaBatchesOfManyRebalances(t *testing.T) {
 	}
 }
 
+// earlierBatch has a batch polled under an ownership that ends before the batch is folded.
+func earlierBatch(t *testing.T, ctx context.Context) (r *rejoin, o *order) {
+	c := kafkatest.Start(t)
+	r = &rejoin{t: t, c: c, a: newTap(t, c), gate: newGate(10, 0)}
+	r.input = c.CreateTopic(t, kafkatest.UniqueName("input"), 1, nil)
+	r.group = r.input + "-flow"
+	pr := producer(t, c)
+	produce(t, pr, r.input, 0, 3, 0, 10)
+	first := start(t, t.Context(), "first", short(config(c.Addrs, r.group, r.input)))
+	first.committedTo(0, 10)
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	o = &order{next: map[int32]int64{}}
+	conf := tapped(short(config(c.Addrs, r.group, r.input)), r.a, "A")
+	conf.Fold = func(ctx context.Context, k *holdfast.Key[tally], record stream.Record) error {
+		r.gate.hold(record)
+		return o.fold(ctx, k, record)
+	}
+	conf.Hooks = append(conf.Hooks, o.hooks())
+	r.flowA = start(t, ctx, "A", conf)
+	t.Cleanup(r.gate.open)
+	await(r.flowA, 0, any1[stream.Restored])
+
+	r.holdJoin = r.a.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.JoinGroup))
+	t.Cleanup(r.holdJoin.Lift)
+	// Another member that commits nothing: what matters is that A is expelled and has to rejoin.
+	b := c.Client(t, kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.input), kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.DisableAutoCommit(), kgo.ClientID("B"))
+	caught(t, r.holdJoin, 1)
+	awaitExpelled(t, c, r.group, "A")
+	b.Close()
+	awaitExpelled(t, c, r.group, "B")
+
+	// One batch waits in the first ownership's queue, and the next one has been polled.
+	for from := 10; from < 20; from += 5 {
+		produce(t, pr, r.input, 0, 3, from, from+5)
+		place := r.a.awaitSeen("a batch", 0, 1, isRequest[*kmsg.FetchRequest](func(s sight) bool { return hasRecordsFrom(s.resp, uint64(from)) }))[0].place
+		// The client fetches again when the batch has been taken by a poll.
+		r.a.awaitSeen("the next fetch", place+1, 1, isRequest[*kmsg.FetchRequest]())
+	}
+	awaitOffset(t, r.gate.doors[0].entered, 10)
+	r.holdJoin.Lift()
+	return r, o
+}
+
 // A batch that was polled under one ownership meets the next one of the same partition, whose start lies
 // before it. With its number it is dropped and fetched again in order; without, it is folded first, and
 // the records before it are lost.
 func TestKafkaBatchOfAnEarlierOwnership(t *testing.T) {
-	schedule := func(t *testing.T, ctx context.Context) (r *rejoin, o *order) {
-		c := kafkatest.Start(t)
-		r = &rejoin{t: t, c: c, a: newTap(t, c), gate: newGate(10, 0)}
-		r.input = c.CreateTopic(t, kafkatest.UniqueName("input"), 1, nil)
-		r.group = r.input + "-flow"
-		pr := producer(t, c)
-		produce(t, pr, r.input, 0, 3, 0, 10)
-		first := start(t, t.Context(), "first", short(config(c.Addrs, r.group, r.input)))
-		first.committedTo(0, 10)
-		if err := first.stop(); err != nil {
-			t.Fatal(err)
-		}
-		o = &order{next: map[int32]int64{}}
-		conf := tapped(short(config(c.Addrs, r.group, r.input)), r.a, "A")
-		conf.Fold = func(ctx context.Context, k *holdfast.Key[tally], record stream.Record) error {
-			r.gate.hold(record)
-			return o.fold(ctx, k, record)
-		}
-		conf.Hooks = append(conf.Hooks, o.hooks())
-		r.flowA = start(t, ctx, "A", conf)
-		t.Cleanup(r.gate.open)
-		await(r.flowA, 0, any1[stream.Restored])
-
-		r.holdJoin = r.a.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.JoinGroup))
-		t.Cleanup(r.holdJoin.Lift)
-		// Another member that commits nothing: what matters is that A is expelled and has to rejoin.
-		b := c.Client(t, kgo.ConsumerGroup(r.group), kgo.ConsumeTopics(r.input), kgo.Balancers(kgo.CooperativeStickyBalancer()),
-			kgo.DisableAutoCommit(), kgo.ClientID("B"))
-		caught(t, r.holdJoin, 1)
-		awaitExpelled(t, c, r.group, "A")
-		b.Close()
-		awaitExpelled(t, c, r.group, "B")
-
-		// One batch waits in the first ownership's queue, and the next one has been polled.
-		for from := 10; from < 20; from += 5 {
-			produce(t, pr, r.input, 0, 3, from, from+5)
-			place := r.a.awaitSeen("a batch", 0, 1, isRequest[*kmsg.FetchRequest](func(s sight) bool { return hasRecordsFrom(s.resp, uint64(from)) }))[0].place
-			// The client fetches again when the batch has been taken by a poll.
-			r.a.awaitSeen("the next fetch", place+1, 1, isRequest[*kmsg.FetchRequest]())
-		}
-		awaitOffset(t, r.gate.doors[0].entered, 10)
-		r.holdJoin.Lift()
-		return r, o
-	}
 	t.Run("with all rules", func(t *testing.T) {
 		t.Parallel()
-		r, o := schedule(t, t.Context())
+		r, o := earlierBatch(t, t.Context())
 		r.againRestored()
 		r.gate.open()
 		r.flowA.committedTo(0, 20)
@@ -162,7 +164,7 @@ func TestKafkaBatchOfAnEarlierOwnership(t *testing.T) {
 	})
 	t.Run("without the rule", func(t *testing.T) {
 		t.Parallel()
-		r, _ := schedule(t, rule.Without(t.Context(), rule.OwnershipTag))
+		r, _ := earlierBatch(t, rule.Without(t.Context(), rule.OwnershipTag))
 		r.againRestored()
 		r.gate.open()
 		select {

@@ -136,24 +136,26 @@ func taints(c holdfast.Config[tally], at int64) holdfast.Config[*tally] {
 	}
 }
 
+// beforeTaint starts a flow whose fold will fail at offset 15.
+func beforeTaint(t *testing.T) (c *kafkatest.Cluster, a *tap, f *flow, group, input string) {
+	c = kafkatest.Start(t)
+	a = newTap(t, c)
+	input = c.CreateTopic(t, kafkatest.UniqueName("input"), 1, nil)
+	group = input + "-flow"
+	produce(t, producer(t, c), input, 0, 3, 0, 10)
+	f = start(t, t.Context(), "A", taints(tapped(short(config(c.Addrs, group, input)), a, "A"), 15))
+	f.committedTo(0, 10)
+	return c, a, f, group, input
+}
+
 // A failed fold may have changed a state that it shares with memory. The ownership ends, and the next
 // one restores. It does not initialise the id before the group has answered, and when the group says
 // that it does not know the member any more, it does not come about.
 func TestKafkaGoneWhileAssignedTaintedState(t *testing.T) {
-	begin := func(t *testing.T) (c *kafkatest.Cluster, a *tap, f *flow, group, input string) {
-		c = kafkatest.Start(t)
-		a = newTap(t, c)
-		input = c.CreateTopic(t, kafkatest.UniqueName("input"), 1, nil)
-		group = input + "-flow"
-		produce(t, producer(t, c), input, 0, 3, 0, 10)
-		f = start(t, t.Context(), "A", taints(tapped(short(config(c.Addrs, group, input)), a, "A"), 15))
-		f.committedTo(0, 10)
-		return c, a, f, group, input
-	}
 	inits := isRequest[*kmsg.InitProducerIDRequest]()
 	t.Run("the group answers", func(t *testing.T) {
 		t.Parallel()
-		c, a, f, group, input := begin(t)
+		c, a, f, group, input := beforeTaint(t)
 		before := granted(a, 0)[0]
 		mark := a.mark()
 		heartbeat := a.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.Heartbeat))
@@ -185,7 +187,7 @@ func TestKafkaGoneWhileAssignedTaintedState(t *testing.T) {
 	})
 	t.Run("the group has expelled the member", func(t *testing.T) {
 		t.Parallel()
-		c, a, f, group, input := begin(t)
+		c, a, f, group, input := beforeTaint(t)
 		join := a.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.JoinGroup))
 		b := start(t, t.Context(), "B", as(short(config(c.Addrs, group, input)), "B"))
 		t.Cleanup(join.Lift)
