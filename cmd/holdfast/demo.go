@@ -153,10 +153,11 @@ func (a *app) runDemo(c *cobra.Command, f demoFlags) error {
 		return fmt.Errorf("find this program, which the members run as well: %w", err)
 	}
 	o.Member = func(brokers []string) []string {
-		flags := a.connection
-		if o.Kafka == nil {
-			flags = connection{brokers: brokers, timeout: a.connection.timeout}
+		flags := connection{timeout: a.connection.timeout}
+		if o.Kafka != nil {
+			flags = a.connection
 		}
+		flags.brokers = brokers // every advertised address, each of which has a tap
 		command := append([]string{self, memberName}, flags.arguments()...)
 		return append(command, strings.Split(strings.Repeat("-v ", a.verbose), " ")[:a.verbose]...)
 	}

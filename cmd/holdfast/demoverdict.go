@@ -117,22 +117,22 @@ func (a *app) verdictLine(f demoFlags, r demo.Result) string {
 		if a.color(a.stdout) {
 			word = color + word + plain
 		}
-		return word + ": " + text
+		return word + text
 	}
 	switch {
 	case f.plain && damaged:
-		return say(red, "CORRUPTED", "as expected without the fence: a stopped owner's old snapshot lay over newer ones, "+
+		return say(red, "CORRUPTED", ", as expected without the fence: a stopped owner's old snapshot lay over newer ones, "+
 			"and the next owner went on from it. holdfast demo meets the same with the fence.")
 	case f.plain:
-		return say(red, "NOT SHOWN", "the flow ran without the fence and took no damage this time.")
+		return say(red, "NOT SHOWN", ": the flow ran without the fence and took no damage this time.")
 	case f.sabotage != "" && damaged:
-		return say(red, "FAILED", "as it has to: without the rule "+f.sabotage+" the state is damaged.")
+		return say(red, "FAILED", ", as it has to: without the rule "+f.sabotage+" the state is damaged.")
 	case f.sabotage != "" && r.OK:
-		return say(red, "NO DAMAGE", "although the rule "+f.sabotage+" was switched off: this run proves nothing about it.")
+		return say(red, "NO DAMAGE", ", although the rule "+f.sabotage+" was switched off: this run proves nothing about it.")
 	case r.OK:
-		return say(green, "OK", "every event is in the state once; no stale write landed.")
+		return say(green, "OK", ": every event is in the state once; no stale write landed.")
 	}
-	return say(red, "FAILED", "the state is not what the input gives, or nothing was shown.")
+	return say(red, "FAILED", ": the state is not what the input gives, or nothing was shown.")
 }
 
 // again is the command line that makes the same run.

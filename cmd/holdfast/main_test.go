@@ -53,7 +53,7 @@ func TestExitCodes(t *testing.T) {
 		{"unknown flag", []string{"demo", "--dance"}, exitUsage, []string{"--dance", "Try: holdfast demo --help"}},
 		{"argument too many", []string{"version", "now"}, exitUsage, []string{"Try: holdfast version --help"}},
 		{"unknown rule", []string{"demo", "--sabotage", "luck"}, exitUsage,
-			[]string{"luck", "grant-id", "restore-bound", "two-write-delete", "applied-skip", "outputs-first", "Try: "}},
+			[]string{"luck", "grant-id", "restore-bound", "two-write-delete", "applied-skip", "outputs-first", "holds", "Try: "}},
 		{"two choices", []string{"demo", "--plain", "--sabotage", "grant-id"}, exitUsage, []string{"exclude each other", "Try: "}},
 		{"too few events", []string{"demo", "--events", "1"}, exitUsage, []string{"Try: --events"}},
 		{"keep of a cluster", []string{"demo", "--keep", missing, "--brokers", "127.0.0.1:1"}, exitUsage, []string{"Try: "}},

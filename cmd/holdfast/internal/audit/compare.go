@@ -169,6 +169,9 @@ func (c *comparison) checkState(name string, lessons []lesson, committed int64) 
 		if at < 0 || len(l)+len(x) < len(lacks)+len(extra) {
 			best, at, lacks, extra = want.Events, end, l, x
 		}
+		if len(lacks)+len(extra) == 0 {
+			break
+		}
 	}
 	mark(c.missing, lacks)
 	mark(c.twice, extra)

@@ -150,6 +150,39 @@ func (r *run) killBeforeOutputs(ctx context.Context) error {
 	return r.settled(ctx, next.name, after)
 }
 
+// killUnsaved kills a member that commits all the time while many of its states wait for their
+// snapshot. An offset that has passed one of them loses it.
+func (r *run) killUnsaved(ctx context.Context) error {
+	victim, err := r.anyone()
+	if err != nil {
+		return err
+	}
+	ends := r.generator.end()
+	err = r.step(ctx, "commits of "+victim.name, func(v view) bool {
+		for partition, at := range v.committed {
+			if v.by[partition] == victim.name && at > ends[partition]+foldedWell {
+				return true
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	after := r.journal.mark()
+	if err := victim.end(kill); err != nil {
+		return err
+	}
+	victim.tap.Cut(nil)
+	r.note("%s killed (SIGKILL) with states that wait for their snapshot", victim.name)
+	next, err := r.startMember()
+	if err != nil {
+		return err
+	}
+	r.note("%s started in its place", next.name)
+	return r.settled(ctx, next.name, after)
+}
+
 // pinSnapshots opens a transaction of its own on a snapshot partition, lets the partition's owner
 // commit snapshots behind it, and has the partition change hands.
 func (r *run) pinSnapshots(ctx context.Context) error {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/codec"
 	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -30,7 +30,7 @@ type memberSpec struct {
 	Unfenced                  bool
 	Timing                    timing
 	Without                   []rule.Name       // rules that are switched off
-	Via                       map[string]string // broker address → address to dial in its place
+	Via                       map[string]string // broker → the address of its tap
 }
 
 // timing are the intervals of a member.
@@ -95,10 +95,8 @@ func RunMember(ctx context.Context, k kafka.Config, logger *slog.Logger, stdin i
 
 func (s memberSpec) run(ctx context.Context, k kafka.Config, logger *slog.Logger, out *reporter) error {
 	k.Opts = append(k.Opts, kgo.ClientID("holdfast-demo-"+s.Name))
-	if len(s.Via) > 0 {
-		k.TLS = nil // the connection that goes by the parent's tap is made secure there
-		k.Opts = append(k.Opts, kgo.Dialer(s.dial))
-	}
+	k.TLS = nil // the tap makes the connection to the broker secure
+	k.Opts = append(k.Opts, kgo.Dialer(wiretap.DialerFor(s.Via)))
 	config := holdfast.Config[Learner]{
 		Kafka: k, Group: s.Group, Inputs: []string{s.Input}, Outputs: []string{s.Outputs},
 		Snapshots: holdfast.Snapshots{Topic: s.Snapshots},
@@ -121,14 +119,6 @@ func (s memberSpec) run(ctx context.Context, k kafka.Config, logger *slog.Logger
 		return err
 	}
 	return flow.Run(rule.Without(ctx, s.Without...))
-}
-
-// dial goes by the parent's tap in place of a broker.
-func (s memberSpec) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if via, ok := s.Via[address]; ok {
-		address = via
-	}
-	return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, address)
 }
 
 // reporter writes reports as lines. It is safe for concurrent use.

@@ -111,7 +111,8 @@ func (p *place) makeTopics(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	wrap := func(err error) error {
-		return stream.NewError("make the demo's topics", err).Hinted("see that this user may create topics named holdfast-demo-*")
+		return stream.NewError("make the demo's topics", kafka.Explain(err)).
+			Hinted("let this user create and delete topics and groups named holdfast-demo-*")
 	}
 	if err := p.readTransactionVersion(ctx); err != nil {
 		return wrap(err)

@@ -171,7 +171,7 @@ func (r *run) startMember() (*process, error) {
 		Name: name, Group: r.place.Group, Input: r.place.Input, Snapshots: r.place.Snapshots, Outputs: r.place.Outputs,
 		Unfenced: r.o.Schedule.unfenced, Timing: r.o.Schedule.timing, Without: r.o.Without, Via: t.Map(),
 	}
-	p, err := start(r.o.Member(r.place.kafka.Brokers), spec, t, r.o.Log, func(p *process, line report) { r.journal.add(p.name, line) })
+	p, err := start(r.o.Member(r.place.brokers), spec, t, r.o.Log, func(p *process, line report) { r.journal.add(p.name, line) })
 	if err != nil {
 		return nil, err
 	}

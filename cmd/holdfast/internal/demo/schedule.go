@@ -98,6 +98,13 @@ func Schedules() []Schedule {
 			faults: func(ctx context.Context, r *run) error { return r.killAhead(ctx, "a snapshot", foldedAhead) },
 		},
 		{
+			Name: "holds", Without: []rule.Name{rule.Holds},
+			Number: "R17", Rule: "the committed offset stays behind every event whose state is not saved",
+			About:   "A process is killed while states wait for their snapshot",
+			members: 2, timing: lagging,
+			faults: func(ctx context.Context, r *run) error { return r.killUnsaved(ctx) },
+		},
+		{
 			Name: "outputs-first", Without: []rule.Name{rule.OutputsFirst},
 			Number: "R18", Rule: "outputs are acknowledged before the snapshot that covers them commits",
 			About:   "A process is killed while its outputs are on their way",
