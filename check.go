@@ -67,6 +67,7 @@ func (f *Flow[S]) Check(ctx context.Context) (Report, error) {
 type findings struct {
 	input, snapshots wire.Facts
 	features         wire.Features
+	outputBytes      int // the largest output record that a topic takes
 	report           Report
 }
 
@@ -130,6 +131,7 @@ func (f *Flow[S]) inspectTopics(ctx context.Context, client *kgo.Client, found *
 	}
 	for _, topic := range c.Outputs {
 		output, err := existing(ctx, client, "output", topic)
+		found.outputBytes = max(found.outputBytes, output.MaxMessageBytes)
 		errs = append(errs, found.note("output topic "+topic, shape(output), err))
 	}
 	return errors.Join(errs...)

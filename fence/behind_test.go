@@ -185,3 +185,62 @@ func TestOpenWithAClientThatCannotBeMade(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 }
+
+// A rebuild commits below what is committed. An attempt of it that fails is told from another owner's
+// commit like any other.
+func TestRebuildIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		step    wire.Step
+		applied bool
+	}{
+		{"the client fails before the end", wire.StepProduce, false},
+		{"the end is unknown, and was committed", wire.StepEnd, true},
+		{"the end is unknown, and was aborted", wire.StepEnd, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r, own := newRecorder(), newFakeSession().grant()
+				w := fakeWriter(t, r, own, 50)
+				failed := false
+				r.applied = func(int) bool { return c.applied }
+				r.fail = func(s wire.Step, _ int) error {
+					if s != c.step || failed {
+						return nil
+					}
+					failed = true
+					return errors.New("EOF")
+				}
+				if err := w.Rebuild(t.Context(), 1, Offset{2, -1}); err != nil || own.State() != Held {
+					t.Fatalf("rebuild: %v, ownership %v", err, own.State())
+				}
+				_, txns := r.snapshot()
+				if len(txns) != 1 || txns[0].offset.Next != 2 || txns[0].progress.Incarnation != 1 {
+					t.Errorf("committed %+v", txns)
+				}
+				if err := w.Commit(t.Context(), Offset{1, -1}); !errors.Is(err, stream.ErrOffsetBack) {
+					t.Errorf("a commit below the rebuild's: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A revoke begins while the group is asked: the id must not be initialised any more (R4).
+func TestMayInitLooksAgainAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	f := newFakeSession()
+	o := f.grant()
+	if err := o.MayInit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.session.ask = func(context.Context, string, int32, stream.Partition) error {
+		o.drain(Token{MemberID: "member-1", Generation: 1})
+		return kerr.RebalanceInProgress
+	}
+	if err := o.MayInit(t.Context()); !errors.Is(err, stream.ErrOwnershipLost) {
+		t.Errorf("may init while draining: %v", err)
+	}
+}

@@ -228,7 +228,15 @@ func (o *Ownership) MayInit(ctx context.Context) error {
 	if first || !rule.On(ctx, rule.Probe) {
 		return nil
 	}
-	return o.confirm(ctx)
+	if err := o.confirm(ctx); err != nil {
+		return err
+	}
+	// The group may have taken its time, and its answer may be that a rebalance has begun: by now the
+	// partition may be on its way to another.
+	if state := o.State(); state != Held {
+		return o.lost("no transactional id is initialised while %s", state)
+	}
+	return nil
 }
 
 // renewed marks an ownership that was not granted in a callback: not even its first InitProducerID

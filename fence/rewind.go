@@ -43,7 +43,7 @@ func (w *Writer) Rebuild(ctx context.Context, incarnation uint32, next Offset) e
 		return context.Cause(ctx)
 	}
 	w.c.Incarnation = incarnation
-	w.known.next = -1
+	w.rewinds = true // what is known stays known: a read-back compares with it
 	w.mu.Lock()
 	w.last = Offset{Next: -1, LeaderEpoch: -1}
 	w.mu.Unlock()

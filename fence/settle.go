@@ -51,9 +51,10 @@ func (w *Writer) landed() {
 // committed notes that b is known to be committed, with its progress record at offset at, -1 if that
 // is not known.
 func (w *Writer) committed(b *batch, at int64) {
-	if b.next.Next < w.known.next {
+	if b.next.Next < w.known.next && !w.rewinds {
 		panic(fmt.Sprintf("fence: the committed offset of %s would fall from %d to %d", w.c.Input, w.known.next, b.next.Next))
 	}
+	w.rewinds = false
 	w.sequence = b.witness.sequence
 	w.known.next, w.known.offset, w.known.progress = b.next.Next, b.witness, b.witness
 	if at >= 0 {

@@ -64,7 +64,8 @@ type turnState struct {
 	known    known
 	sequence uint64 // of the last known commit of this ownership
 	pacer    *pacer
-	fences   int // producer fences since the last commit
+	fences   int  // producer fences since the last commit
+	rewinds  bool // the next commit may lie below the last one
 }
 
 // waiter is one call that waits for its transaction.

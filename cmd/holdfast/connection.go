@@ -27,15 +27,15 @@ type connection struct {
 const systemRoots = "system"
 
 func (c *connection) register(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&c.brokers, "brokers", nil, "addresses of first contact, `host:port,…`")
+	flags.StringSliceVar(&c.brokers, "brokers", nil, "`addresses` of first contact, host:port, separated by commas")
 	flags.StringVar(&c.commandConfig, "command-config", "", "client.properties `file` as Kafka's own tools take it")
-	flags.StringVar(&c.tlsCA, "tls-ca", "", "connect with TLS and trust the certificates in this PEM `file` (\""+systemRoots+"\": the system's)")
+	flags.StringVar(&c.tlsCA, "tls-ca", "", "use TLS and trust the certificates in this PEM `file`, or \""+systemRoots+"\"")
 	flags.StringVar(&c.tlsCert, "tls-cert", "", "PEM `file` with the client certificate")
 	flags.StringVar(&c.tlsKey, "tls-key", "", "PEM `file` with the client certificate's key")
 	flags.StringVar(&c.saslMechanism, "sasl-mechanism", "", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
 	flags.StringVar(&c.saslUser, "sasl-user", "", "user `name`")
 	flags.StringVar(&c.saslPasswordFile, "sasl-password-file", "", "`file` whose first line is the password")
-	flags.DurationVar(&c.timeout, "timeout", 30*time.Second, "how long the cluster may take to answer at first contact")
+	flags.DurationVar(&c.timeout, "timeout", 30*time.Second, "how long a cluster may take to answer at first")
 }
 
 // given reports whether a cluster was named.

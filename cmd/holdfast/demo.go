@@ -34,16 +34,18 @@ func (a *app) demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Kill and stall processes in mid-transaction, and check every key afterwards",
-		Long: `Run a flow in two member processes on an embedded broker, or with --brokers on your own
-cluster. One process is killed in mid-transaction, one is stopped past its session and woken.
-Then a reader that shares no code with the library recomputes every key from the input.
+		Long: `Run a flow in two member processes, on an embedded broker or with --brokers on
+your own cluster. One process is killed in mid-transaction, one is stopped past
+its session and woken. Then a reader that shares no code with the library
+recomputes every key from the input.
 
-It exits with 0 only if no event was lost, none was folded twice, and the broker refused at
-least one write of the stalled process.
+It exits with 0 only if no event was lost, none was folded twice, and the broker
+refused at least one stale write.
 
-With --plain the flow runs without the fence, under the schedule that damages it: the demo then
-exits with 0 only if it showed the damage. With --sabotage one of the library's rules is switched
-off and the schedule is one that this rule is for: the demo has to fail. The rules:
+With --plain the flow runs without the fence, under faults that damage it then:
+the demo exits with 0 only if it showed the damage. With --sabotage one rule of
+the library is switched off, under faults that this rule is for: the demo has to
+fail, since one that cannot fail shows nothing. The rules:
 ` + ruleList(),
 		Example: `  holdfast demo
   holdfast demo --json --seed 42
@@ -87,9 +89,14 @@ func ruleNames() (names []string) {
 }
 
 func ruleList() string {
+	const margin = 21
 	var b strings.Builder
 	for _, s := range demo.Schedules() {
-		fmt.Fprintf(&b, "\n  %-17s %s", s.Name, s.Rule)
+		text := s.Rule
+		if s.Number != "" {
+			text += " (" + s.Number + ")"
+		}
+		b.WriteString("\n" + indent(fmt.Sprintf("  %-*s", margin-2, s.Name)+text, margin, textColumns))
 	}
 	return b.String()
 }

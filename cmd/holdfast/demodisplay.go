@@ -49,7 +49,11 @@ func (d *demoDisplay) start(f demoFlags) {
 	case f.plain:
 		fmt.Fprintln(d.to, "The flow runs WITHOUT the fence (Unfenced). Expect damage.")
 	case f.sabotage != "":
-		fmt.Fprintln(d.to, wrap("SABOTAGE: the members run without this rule. "+d.o.Schedule.Rule+". Expect damage.", textColumns))
+		text := fmt.Sprintf("SABOTAGE: the members run without the rule %s: %s. Expect damage.", f.sabotage, d.o.Schedule.Rule)
+		if n := len(d.o.Schedule.Without); n > 1 {
+			text += fmt.Sprintf(" Also off, since it would stop them first: %v.", d.o.Schedule.Without[1:])
+		}
+		fmt.Fprintln(d.to, wrap(text, textColumns))
 	}
 }
 

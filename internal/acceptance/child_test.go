@@ -37,9 +37,9 @@ type childConfig struct {
 	Via          map[string]string // advertised address → address to dial
 	Off          []rule.Name
 	Unfenced     bool
-	Countdown    bool // the fold is countdown, and nothing is persisted but what it asks for
 	Short        bool // timings: see short
 	TellFolds    bool // "folded <partition> <offset>", when a fold returns
+	Countdown    bool // the fold is countdown, and nothing is persisted but what it asks for
 }
 
 // startChild runs a flow in a process that can be killed and stopped.

@@ -32,18 +32,22 @@ func newGate(from int64, partitions ...int32) *gate {
 	return g
 }
 
-// fold is the tests' fold behind the gate. It does not heed its context: user code may not either.
+// fold is the tests' fold behind the gate.
 func (g *gate) fold(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
-	d := g.doors[r.Partition]
-	if d == nil {
-		return fold(ctx, k, r)
+	g.hold(r)
+	if d := g.doors[r.Partition]; d != nil {
+		defer func() { d.folded <- r.Offset }()
 	}
-	if r.Offset >= g.from {
+	return fold(ctx, k, r)
+}
+
+// hold returns when a record may be folded. It does not heed the fold's context: user code may not
+// either.
+func (g *gate) hold(r stream.Record) {
+	if d := g.doors[r.Partition]; d != nil && r.Offset >= g.from {
 		d.entered <- r.Offset
 		<-d.pass
 	}
-	defer func() { d.folded <- r.Offset }()
-	return fold(ctx, k, r)
 }
 
 // open lets everything through from here on.

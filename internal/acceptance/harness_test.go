@@ -25,7 +25,7 @@ import (
 
 // patience bounds every wait for an event: it is far above what a healthy run takes, so that only a
 // hang meets it.
-const patience = 60 * time.Second
+const patience = 90 * time.Second
 
 // tally is the state of the tests' flows. Its values depend on each record and on their order, so
 // that a lost, repeated or reordered record shows.

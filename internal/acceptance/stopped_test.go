@@ -142,71 +142,73 @@ func TestKafkaStoppedWithAHeartbeatAnswerInFlight(t *testing.T) {
 	})
 }
 
+// stopOutcome is what became of the writes of a process that woke.
+type stopOutcome struct{ refused, committed []sight }
+
+// stoppedInATransaction stops a process with its offset on the way, and has it wake when its successor
+// has committed. The rules that are off are so in that process alone.
+func stoppedInATransaction(t *testing.T, off ...rule.Name) stopOutcome {
+	const partitions = 2
+	c := kafkatest.Start(t)
+	a := newTap(t, c)
+	input := c.CreateTopic(t, kafkatest.UniqueName("input"), partitions, nil)
+	group := input + "-flow"
+	stop := load(t, c, input, partitions)
+	child := startChild(t, childConfig{Addrs: c.Addrs, Group: group, Input: input, Via: a.Map(), Off: off, Short: true})
+	for p := range int32(partitions) {
+		awaitChildCommitted(t, child, p, 1)
+	}
+	b := start(t, t.Context(), "B", as(short(config(c.Addrs, group, input)), "B"))
+	own := await(b, 0, any1[stream.Committed]).Partition.Partition
+	stopped := 1 - own // the child's
+
+	bind := a.Fault(wiretap.HoldRequest, wiretap.All(wiretap.Keys(kmsg.TxnOffsetCommit), onID(idOf(group, stopped))))
+	heartbeat := a.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.Heartbeat))
+	pauseWith(t, child, bind, heartbeat)
+	awaitExpelled(t, c, group, childClientID)
+	await(b, 0, func(e stream.Committed) bool { return e.Partition.Partition == stopped })
+	mark := bind.Caught()[0]
+	cont(t, child)
+	bind.Lift()
+	writes := func(s sight) bool {
+		return isWrite(s) && transactionalID(s.req) == idOf(group, stopped) && !s.Time.Before(mark.Time)
+	}
+	refused := func(s sight) bool { return writes(s) && s.answered && s.code != 0 }
+	a.awaitSeen("a refusal of the woken process", 0, 1, refused)
+	var o stopOutcome
+	end := isRequest[*kmsg.EndTxnRequest](writes, answeredWith(nil))
+	switch len(off) {
+	case 2: // the group refuses what the epoch does not
+		a.awaitSeen("the refusal by token", 0, 1, isRequest[*kmsg.TxnOffsetCommitRequest](writes, answeredWith(kerr.UnknownMemberID)))
+	case 3: // nothing is left that refuses it
+		a.awaitSeen("the end of the stale transaction", 0, 1, end)
+	}
+	heartbeat.Lift()
+	if len(off) < 3 {
+		child.Await(t, fmt.Sprintf("lost %d", stopped), patience)
+	}
+	o.refused = a.seen(0, refused)
+	o.committed = a.seen(0, end)
+	written := stop()
+	if len(o.committed) > 0 {
+		return o
+	}
+	awaitCommitted(t, c, group, input, partitions, int64(written))
+	stopChild(t, child)
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+	for _, d := range check(t, c, group, input, group+"-snapshots") {
+		t.Error(d)
+	}
+	return o
+}
+
 // Two members, a steady load, and one of them is stopped in mid-transaction for longer than its session.
 // When it wakes its transaction is refused by epoch, and it asks the group before it would begin
 // another. Should it not ask, and not look at what is committed, then the group's token refuses it.
 // Only with the token gone too does it write over its successor's states.
 func TestKafkaStoppedInATransactionUnderLoad(t *testing.T) {
-	type outcome struct {
-		refused   []sight // of the woken process
-		committed []sight
-	}
-	schedule := func(t *testing.T, off ...rule.Name) outcome {
-		const partitions = 2
-		c := kafkatest.Start(t)
-		a := newTap(t, c)
-		input := c.CreateTopic(t, kafkatest.UniqueName("input"), partitions, nil)
-		group := input + "-flow"
-		stop := load(t, c, input, partitions)
-		child := startChild(t, childConfig{Addrs: c.Addrs, Group: group, Input: input, Via: a.Map(), Off: off, Short: true})
-		for p := range int32(partitions) {
-			awaitChildCommitted(t, child, p, 1)
-		}
-		b := start(t, t.Context(), "B", as(short(config(c.Addrs, group, input)), "B"))
-		own := await(b, 0, any1[stream.Committed]).Partition.Partition
-		stopped := 1 - own // the child's
-
-		bind := a.Fault(wiretap.HoldRequest, wiretap.All(wiretap.Keys(kmsg.TxnOffsetCommit), onID(idOf(group, stopped))))
-		heartbeat := a.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.Heartbeat))
-		pauseWith(t, child, bind, heartbeat)
-		awaitExpelled(t, c, group, childClientID)
-		await(b, 0, func(e stream.Committed) bool { return e.Partition.Partition == stopped })
-		mark := bind.Caught()[0]
-		cont(t, child)
-		bind.Lift()
-		writes := func(s sight) bool {
-			return isWrite(s) && transactionalID(s.req) == idOf(group, stopped) && !s.Time.Before(mark.Time)
-		}
-		refused := func(s sight) bool { return writes(s) && s.answered && s.code != 0 }
-		a.awaitSeen("a refusal of the woken process", 0, 1, refused)
-		var o outcome
-		end := isRequest[*kmsg.EndTxnRequest](writes, answeredWith(nil))
-		switch len(off) {
-		case 2: // the group refuses what the epoch does not
-			a.awaitSeen("the refusal by token", 0, 1, isRequest[*kmsg.TxnOffsetCommitRequest](writes, answeredWith(kerr.UnknownMemberID)))
-		case 3: // nothing is left that refuses it
-			a.awaitSeen("the end of the stale transaction", 0, 1, end)
-		}
-		heartbeat.Lift()
-		if len(off) < 3 {
-			child.Await(t, fmt.Sprintf("lost %d", stopped), patience)
-		}
-		o.refused = a.seen(0, refused)
-		o.committed = a.seen(0, end)
-		written := stop()
-		if len(o.committed) > 0 {
-			return o
-		}
-		awaitCommitted(t, c, group, input, partitions, int64(written))
-		stopChild(t, child)
-		if err := b.stop(); err != nil {
-			t.Error(err)
-		}
-		for _, d := range check(t, c, group, input, group+"-snapshots") {
-			t.Error(d)
-		}
-		return o
-	}
 	for name, off := range map[string][]rule.Name{
 		"with all rules":            nil,
 		"without probe and look":    {rule.Probe, rule.ReadBack},
@@ -214,7 +216,7 @@ func TestKafkaStoppedInATransactionUnderLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := schedule(t, off...)
+			o := stoppedInATransaction(t, off...)
 			t.Logf("refused: %v; committed: %v", o.refused, o.committed)
 			if (len(o.committed) > 0) != (len(off) == 3) {
 				t.Errorf("the woken process has committed %v", o.committed)

@@ -42,7 +42,7 @@ type Config struct {
 	Snapshots          wire.Facts // facts of the snapshot topic at start
 	Features           wire.Features
 	Fenced             bool // FencedState; else Unfenced
-	HasOutputs         bool
+	MaxOutputBytes     int  // of one output record, as the output topics allow
 	FoldVersion        string
 	Start              Start
 	StallTimeout       time.Duration

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -31,7 +32,8 @@ type Member struct {
 	wake    context.CancelFunc           // ends the poll that waits
 	skipped map[stream.Partition]map[int64]bool
 	renewed map[stream.Partition]int // renewals in a row without a commit
-	failure error                    // why the member stops
+	retried map[stream.Partition]attempts
+	failure error // why the member stops
 }
 
 // New returns a member.
@@ -41,6 +43,7 @@ func New(c Config) *Member {
 		workers: map[stream.Partition]*worker{},
 		skipped: map[stream.Partition]map[int64]bool{},
 		renewed: map[stream.Partition]int{},
+		retried: map[stream.Partition]attempts{},
 	}
 }
 
@@ -79,8 +82,27 @@ func (m *Member) Run(ctx context.Context) error {
 	// Close leaves the group: the revoked callback drains every partition, as in a rebalance.
 	m.poll.CloseAllowingRebalance()
 	m.stop(errAsked)
-	m.wg.Wait()
+	m.awaitWorkers()
 	return m.failed()
+}
+
+// awaitWorkers waits for every goroutine. A fold that does not heed its context is waited for as long
+// as it runs, and named in the log: nothing of it can leave any more.
+func (m *Member) awaitWorkers() {
+	ended := make(chan struct{})
+	go func() {
+		m.wg.Wait()
+		close(ended)
+	}()
+	for tick := time.NewTicker(10 * time.Second); ; {
+		select {
+		case <-ended:
+			tick.Stop()
+			return
+		case <-tick.C:
+			m.cfg.Logger.Warn("the end waits for a fold that does not heed its context")
+		}
+	}
 }
 
 // fail stops the member with err; the first one counts.
@@ -99,6 +121,7 @@ func (m *Member) fail(err error) {
 
 // pollUntil polls until ctx ends or the member failed.
 func (m *Member) pollUntil(ctx context.Context) {
+	var late kgo.Fetches // with the rule off: what the poll before returned
 	for {
 		pollCtx, wake := context.WithCancel(ctx)
 		m.mu.Lock()
@@ -111,7 +134,11 @@ func (m *Member) pollUntil(ctx context.Context) {
 		wake()
 		// Rebalances are blocked from here to AllowRebalance: what is tagged with the present
 		// ownership was fetched under it or is dropped by its engine for being below its start (R14).
-		m.dispatch(fetches)
+		batches := fetches
+		if !rule.On(m.ctx, rule.OwnershipTag) { // as if they were tagged after rebalances were allowed
+			batches, late = late, fetches
+		}
+		m.dispatch(batches)
 		m.runPosted()
 		m.poll.AllowRebalance()
 		if ctx.Err() != nil || m.failed() != nil || fetches.IsClientClosed() {
@@ -250,17 +277,29 @@ func (m *Member) released(o *fence.Ownership, lost bool) {
 	flushed := w.flushed.Load()
 	o.Lose(o.Cause())
 	w.teardown()
+	m.drop(w)
 	e := stream.Released{
 		Partition: o.Partition(), Ownership: o.Number(), Took: time.Since(begin),
 		Flushed: flushed, Cause: o.Cause(),
 	}
 	if lost {
-		m.cfg.Logger.Warn("partition lost", "partition", o.Partition(), "ownership", o.Number(), "cause", o.Cause())
-		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Lost }, e)
+		w.tellLost(e)
 		return
 	}
-	m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took)
-	call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
+	w.told.Do(func() {
+		m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took)
+		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
+	})
+}
+
+// drop forgets a worker whose partition was taken away: its states would stay in memory for as long
+// as the partition is another's.
+func (m *Member) drop(w *worker) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := w.own.Partition(); m.workers[p] == w {
+		delete(m.workers, p)
+	}
 }
 
 // renewLater grants a partition anew whose ownership ended while the group still assigns it to us:
@@ -280,6 +319,16 @@ func (m *Member) renewLater(gone *worker) {
 	})
 }
 
+// renewals bounds how often in a row a partition is granted anew, with no commit between, for a
+// failure that may pass: with the pauses that is about two minutes.
+const renewals = 30
+
+func (m *Member) mayRenew(p stream.Partition) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.renewed[p] < renewals
+}
+
 // renew runs between polls.
 func (m *Member) renew(gone *worker) {
 	ctx, cancel := context.WithTimeout(m.ctx, m.cfg.Session.HeartbeatInterval)
@@ -288,6 +337,11 @@ func (m *Member) renew(gone *worker) {
 	switch {
 	case err != nil:
 		m.cfg.Logger.Warn("partition could not be granted anew yet", "partition", gone.own.Partition(), "error", err)
+		if !m.mayRenew(gone.own.Partition()) {
+			m.fail(stream.NewError("grant partition anew", errors.Join(stream.ErrUnreachable, err)).At(gone.own.Partition(), -1).
+				Hinted("the group's coordinator did not answer for minutes: look at the brokers and start again, nothing is lost"))
+			return
+		}
 		m.renewLater(gone)
 	case o != nil:
 		m.cfg.Logger.Info("partition granted anew", "partition", o.Partition(), "ownership", o.Number())
@@ -301,6 +355,29 @@ func (m *Member) committedOnce(p stream.Partition) {
 	m.mu.Lock()
 	delete(m.renewed, p)
 	m.mu.Unlock()
+}
+
+// attempts is how often the step of one record has failed, over the ownerships of this process.
+type attempts struct {
+	offset int64
+	count  int
+}
+
+// rememberAttempts keeps the count for the next ownership, whose engine counts from 1 again: a policy
+// that retries a few times would else never come to its end.
+func (m *Member) rememberAttempts(p stream.Partition, offset int64, count int) {
+	m.mu.Lock()
+	m.retried[p] = attempts{offset, count}
+	m.mu.Unlock()
+}
+
+func (m *Member) attemptsBefore(p stream.Partition, offset int64) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.retried[p]; a.offset == offset {
+		return a.count
+	}
+	return 0
 }
 
 // rememberSkip keeps a policy's decision for the next ownership of this process.

@@ -67,7 +67,7 @@ func (o *outputs) open() (*kgo.Client, error) {
 		return nil, stream.NewError("write output", errors.Join(stream.ErrOwnershipLost, o.w.own.Cause())).At(o.w.own.Partition(), -1)
 	}
 	if o.client == nil {
-		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0))
+		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(batchBytes(o.w.m.cfg.MaxOutputBytes)))
 		if err != nil {
 			return nil, err
 		}
@@ -143,3 +143,7 @@ func (o *outputs) close() {
 		}
 	})
 }
+
+// batchBytes is what a client may send in one batch for a topic that takes n bytes: not below the
+// client's own default, and not above what it can be set to.
+func batchBytes(n int) int32 { return int32(min(max(n, 1_000_012), 100<<20)) }

@@ -55,15 +55,15 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		policy := w.m.cfg.Start
-		if err := w.checkHistory(ctx, found.progress); err != nil {
-			if policy.Rebuild && (errors.Is(err, stream.ErrInputChanged) || errors.Is(err, stream.ErrTruncated) || errors.Is(err, stream.ErrFoldVersion)) {
-				w.log.Warn("state is of another history", "error", err)
-				return w.rebuild(ctx, found)
-			}
-			return 0, err
-		}
 		found.committed = w.committed
+		policy := w.m.cfg.Start
+		if err := w.usable(ctx, found); err != nil {
+			if !policy.Rebuild || !rebuildCures(err) {
+				return 0, err
+			}
+			w.log.Warn("the state cannot be used", "error", err)
+			return w.rebuild(ctx, found)
+		}
 		v, start, err := decide(found.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
 		if c := found.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
 			v, start, err = begin, c, nil
@@ -92,6 +92,20 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 	}
 }
 
+// usable returns why the state that was restored must not be folded on, whatever the offsets say.
+func (w *worker) usable(ctx context.Context, f found) error {
+	if f.corrupt != nil {
+		return f.corrupt
+	}
+	return w.checkHistory(ctx, f.progress)
+}
+
+// rebuildCures reports whether an error of usable is about the state and not about asking for it.
+func rebuildCures(err error) bool {
+	return errors.Is(err, stream.ErrInputChanged) || errors.Is(err, stream.ErrTruncated) ||
+		errors.Is(err, stream.ErrFoldVersion) || errors.Is(err, stream.ErrCorruptSnapshot)
+}
+
 func (w *worker) lookAgain(ctx context.Context, look int) error {
 	select {
 	case <-time.After(time.Duration(look) * 100 * time.Millisecond):
@@ -111,6 +125,7 @@ type found struct {
 	witnesses
 	progressAt int64
 	result     snapshot.Result
+	corrupt    error // a state of the present incarnation cannot be decoded
 }
 
 // restore reads the snapshot partition into an engine of its own.
@@ -119,11 +134,12 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 	f := found{progressAt: -1}
 	w.engine = w.m.cfg.NewEngine(p)
 	w.incarnation = 0
+	corrupt := map[uint32]error{} // the first of each incarnation
 	each := func(r stream.Record) error {
 		if fence.IsProgressKey(r.Key) {
 			progress, err := fence.DecodeProgress(r.Value)
 			if err == nil && len(progress.Inputs) != 1 {
-				err = fmt.Errorf("progress record of %d inputs, the flow has 1: %w", len(progress.Inputs), stream.ErrCorruptSnapshot)
+				err = fmt.Errorf("progress record of %d inputs, the flow has 1", len(progress.Inputs))
 			}
 			if err != nil {
 				if !errors.Is(err, stream.ErrCorruptSnapshot) {
@@ -138,7 +154,12 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 		if err != nil {
 			return err
 		}
-		return w.load(s, r)
+		// Which incarnation counts is known at the end of the log. States of one before it may be
+		// such as the codec never could, or cannot any more, read.
+		if err := w.load(s, r); err != nil && corrupt[uint32(s.Incarnation)] == nil {
+			corrupt[uint32(s.Incarnation)] = err
+		}
+		return nil
 	}
 	topic := w.m.cfg.Snapshots
 	result, err := snapshot.Restore(ctx, snapshot.RestoreConfig{
@@ -163,6 +184,11 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 		w.incarnation = f.progress.Incarnation
 		w.engine.RaiseIncarnation(w.incarnation)
 	}
+	for incarnation, err := range corrupt {
+		if incarnation >= w.incarnation {
+			f.corrupt = err
+		}
+	}
 	return f, nil
 }
 
@@ -185,7 +211,7 @@ func (w *worker) load(s snapshot.Record, r stream.Record) error {
 
 func (w *worker) corrupt(r stream.Record, err error) error {
 	e := stream.NewError("restore", err).At(stream.Partition{Topic: r.Topic, Partition: r.Partition}, r.Offset).
-		Hinted("the codec cannot read what it wrote before: give a codec that reads old states (codec.Versioned), or repair the record")
+		Hinted("the codec cannot read what it wrote before: give a codec that reads old states (codec.Versioned), or choose Rebuild to fold the input again")
 	e.Key = r.Key
 	return e
 }

@@ -41,7 +41,7 @@ func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, sta
 	case c < 0 && p < 0:
 		return 0, 0, mismatch("there are snapshots, but neither a committed offset nor a progress record",
 			"the topic belongs to another application or format: use an empty snapshot topic, or choose Rebuild")
-	case c < 0 && policy.Resume:
+	case c < 0 && (policy.Resume || firstTorn(w, fenced)):
 		return begin, p, nil
 	case c < 0:
 		return 0, 0, mismatch(fmt.Sprintf("the snapshots were written up to offset %d, but the group has no committed offset (it expired, or the group was deleted)", p),
@@ -58,10 +58,23 @@ func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, sta
 		return begin, c, nil // c < p: what is folded again is skipped by the applied offset
 	case c < p && tornCommits:
 		return begin, p, nil
-	case c < p, w.committed.Nonce != w.progress.Nonce, w.committed.Sequence != w.progress.Sequence:
+	case c < p || !sameCommit(w):
 		return lookAgain, 0, nil
 	}
 	return begin, c, nil
+}
+
+// firstTorn reports whether all there is is the progress record of a first commit without a
+// transaction: the process ended before the offset followed it.
+func firstTorn(w witnesses, fenced bool) bool {
+	return !fenced && w.progress.Nonce == 0 && w.progress.Sequence == 1
+}
+
+// sameCommit reports whether equal offsets are those of one commit. An offset that carries no nonce
+// was committed outside the fence: by the Unfenced guarantee, or by a person who reset the group to
+// where the snapshots are. It says what the snapshots say, and nobody's transaction is behind it.
+func sameCommit(w witnesses) bool {
+	return w.committed.Nonce == 0 || w.committed.Nonce == w.progress.Nonce && w.committed.Sequence == w.progress.Sequence
 }
 
 func mismatch(what, hint string) error {

@@ -22,17 +22,21 @@ type unfenced struct {
 	w      *worker
 	client *kgo.Client
 
+	closing sync.Once
+
 	mu       sync.Mutex
-	closed   bool
 	sequence uint64
-	progress fence.Progress
 }
 
 func (m *Member) openStore(ctx context.Context, w *worker) (store, fence.Committed, error) {
 	if m.cfg.Fenced {
 		return m.openFenced(ctx, w)
 	}
-	client, err := m.cfg.Kafka.Client(kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	opts := []kgo.Opt{kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner())}
+	if limit := m.cfg.Snapshots.MaxMessageBytes; limit > 0 { // the client's own limit may be lower than the topic's
+		opts = append(opts, kgo.ProducerBatchMaxBytes(int32(min(max(limit, 512), 100<<20))))
+	}
+	client, err := m.cfg.Kafka.Client(opts...)
 	if err != nil {
 		return nil, fence.Committed{}, err
 	}
@@ -138,7 +142,8 @@ func (u *unfenced) witness(ctx context.Context, next fence.Offset) error {
 }
 
 // commitOffset commits through the group, like any consumer. A refused generation is tried again
-// with the next one; an unknown member has lost the partition.
+// with the next one; an unknown member has lost the partition. What may pass is tried until the
+// ownership ends. Everything else stops the flow: granted anew, it would meet the same again.
 func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 	p, m := u.w.own.Partition(), u.w.m
 	token, err := u.w.own.Token(ctx)
@@ -155,30 +160,40 @@ func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 			return nil
 		case errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.RebalanceInProgress):
 			token, err = u.w.own.NextToken(ctx, token)
-		case kerr.IsRetriable(err):
+		case kerr.IsRetriable(err), codeless(err):
 			select {
 			case <-time.After(100 * time.Millisecond):
 				err = nil
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		default:
+		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.GroupIDNotFound), errors.Is(err, kerr.FencedInstanceID),
+			errors.Is(err, kerr.FencedMemberEpoch), errors.Is(err, kerr.StaleMemberEpoch):
 			return stream.NewError("commit offset", fmt.Errorf("%w: %w", stream.ErrOwnershipLost, err)).At(p, next.Next)
+		case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed):
+			return stream.NewError("commit offset", errors.Join(stream.ErrNotAuthorized, err)).At(p, next.Next).
+				Hinted("allow READ on group %s and on topic %s", m.cfg.Session.Group, p.Topic)
+		case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
+			return stream.NewError("commit offset", fmt.Errorf("%w: %w", stream.ErrInputChanged, err)).At(p, next.Next).
+				Hinted("choose Rebuild to fold the topic as it is, or use another group")
+		default:
+			return stream.NewError("commit offset", err).At(p, next.Next).Hinted("look the code up in the Kafka protocol guide")
 		}
 	}
+}
+
+// codeless reports whether no broker has said anything: the connection failed.
+func codeless(err error) bool {
+	_, answered := errors.AsType[*kerr.Error](err)
+	return !answered && !errors.Is(err, kgo.ErrClientClosed)
 }
 
 func (u *unfenced) Rebuild(ctx context.Context, _ uint32, next fence.Offset) error {
 	return u.Commit(ctx, next)
 }
 
+// Close returns to each of its callers after the client is closed.
 func (u *unfenced) Close(context.Context) error {
-	u.mu.Lock()
-	closed := u.closed
-	u.closed = true
-	u.mu.Unlock()
-	if !closed {
-		u.client.Close()
-	}
+	u.closing.Do(u.client.Close)
 	return nil
 }

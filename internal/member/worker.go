@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/fence"
@@ -100,12 +101,28 @@ func (w *worker) run() {
 	close(w.done)
 	switch {
 	case cause == nil, w.m.ctx.Err() != nil:
-	case errors.Is(cause, stream.ErrOwnershipLost):
-		w.tellLost(cause)
+	case errors.Is(cause, stream.ErrOwnershipLost), passing(cause) && w.m.mayRenew(w.own.Partition()):
+		w.tellLost(stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
 		w.m.renewLater(w)
 	default:
 		w.m.fail(cause)
 	}
+}
+
+// passing reports whether an error of a restore may pass by itself: the brokers did not answer, or
+// said that they cannot yet. Everything with a name of its own is for a person.
+func passing(err error) bool {
+	for _, named := range []error{
+		stream.ErrConfig, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized, stream.ErrBrokerTooOld,
+		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch,
+		stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
+	} {
+		if errors.Is(err, named) {
+			return false
+		}
+	}
+	return kerr.IsRetriable(err) || kgo.IsRetryableBrokerErr(err) || errors.Is(err, stream.ErrUnreachable) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
 // await takes the outcome of the commit that is under way, whose client teardown has closed.
@@ -242,12 +259,21 @@ func (w *worker) pop() {
 	}
 }
 
-// failed asks the error policy about a record whose step failed.
+// failed asks the error policy about a record whose step failed. It does not ask once the ownership
+// is gone:
+//
+//  1. A fold waits for something; the ownership is lost, and the context of the fold ends.
+//  2. The fold returns the end of the context. A policy that skips failures says Skip.
+//  3. The skip is remembered. The partition comes back, and the record is never folded.
 func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
+	if w.own.State() == fence.Gone {
+		return false, w.own.Cause()
+	}
 	failure := result.Failure
+	failure.Attempt += w.m.attemptsBefore(w.own.Partition(), r.Offset)
 	action := stream.Stop
 	if w.m.cfg.OnError != nil {
-		action = w.m.cfg.OnError(w.ctx, failure)
+		action = w.ask(failure)
 	}
 	w.log.Warn("step failed", "offset", r.Offset, "attempt", failure.Attempt, "action", action.String(), "error", failure.Err)
 	switch action {
@@ -261,6 +287,7 @@ func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
 		return true, nil
 	case stream.Retry:
 		if result.Tainted {
+			w.m.rememberAttempts(w.own.Partition(), r.Offset, failure.Attempt)
 			return false, w.tainted(r.Offset)
 		}
 		w.blocked = time.Now().Add(retryPause(failure.Attempt))
@@ -270,6 +297,17 @@ func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
 		Hinted("correct the fold or the record, or give an OnError policy; the flow goes on at this record")
 	e.Key, e.Group = r.Key, w.m.cfg.Session.Group
 	return false, &stopError{e}
+}
+
+// ask calls the error policy. One that panics has not decided: the partition stops with both errors.
+func (w *worker) ask(failure *stream.RecordError) (action stream.Action) {
+	defer func() {
+		if v := recover(); v != nil {
+			failure.Err = errors.Join(failure.Err, fmt.Errorf("the error policy panicked: %v", v))
+			action = stream.Stop
+		}
+	}()
+	return w.m.cfg.OnError(w.ctx, failure)
 }
 
 func retryPause(attempt int) time.Duration {
@@ -321,10 +359,10 @@ func (w *worker) teardown() {
 	w.outputs.close()
 }
 
-func (w *worker) tellLost(cause error) {
+// tellLost tells hooks and log, once: the worker finds the end as well as the group's callback.
+func (w *worker) tellLost(e stream.Released) {
 	w.told.Do(func() {
-		w.log.Warn("ownership lost", "cause", cause)
-		call(w.m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Lost },
-			stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
+		w.log.Warn("ownership lost", "cause", e.Cause)
+		call(w.m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Lost }, e)
 	})
 }

@@ -46,17 +46,7 @@ func TestKafkaRefusals(t *testing.T) {
 	old, next := client(kgo.TransactionalID(id)), client(kgo.TransactionalID(id))
 	member := client(kgo.ConsumerGroup(group), kgo.ConsumeTopics(name), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	for range 2 { // a second transaction, so that both are seen with their usual course
-		if err := old.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		if err := old.ProduceSync(ctx, kgo.StringRecord("x")).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := old.EndTransaction(ctx, kgo.TryCommit); err != nil {
-			t.Fatal(err)
-		}
-	}
+	commitTwice(t, ctx, old)
 	if fs := member.PollFetches(ctx); fs.Err() != nil || fs.NumRecords() == 0 {
 		t.Fatalf("%d records, %v", fs.NumRecords(), fs.Err())
 	}
@@ -108,5 +98,21 @@ func commitUnknownGeneration(t *testing.T, ctx context.Context, next, member *kg
 		Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Offset: 1}}}}
 	if _, err := commit.RequestWith(ctx, next); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// commitTwice ends two transactions, so that both are seen with their usual course.
+func commitTwice(t *testing.T, ctx context.Context, cl *kgo.Client) {
+	t.Helper()
+	for range 2 {
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.ProduceSync(ctx, kgo.StringRecord("x")).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.EndTransaction(ctx, kgo.TryCommit); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -248,6 +248,9 @@ func (r *run) holdings(v view) string {
 	for name := range r.alive {
 		names = append(names, fmt.Sprintf("%s %d", name, v.count(name)))
 	}
+	if len(names) == 0 {
+		return "no members"
+	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")
 }

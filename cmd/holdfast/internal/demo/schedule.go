@@ -12,9 +12,10 @@ import (
 
 // Schedule is a sequence of faults, each made at a point of the protocol that the parent waits for.
 type Schedule struct {
-	Name  string
-	About string // what is done, one sentence
-	Rule  string // the rule that it is about, for people; "" for the main one
+	Name   string
+	About  string // what is done, one sentence
+	Rule   string // the rule that it is about, for people; "" for the main one
+	Number string // of the rule in docs/ARCHITECTURE.md, if it has one
 	// Without are the rules that a sabotage switches off: the one of that name, and what would notice
 	// the damage and stop before it spreads.
 	Without []rule.Name
@@ -70,35 +71,35 @@ func Schedules() []Schedule {
 	return []Schedule{
 		{
 			Name: "grant-id", Without: []rule.Name{rule.GrantID},
-			Rule:    "R2: a member that rejoined under another id has lost its partitions, and is granted them anew",
+			Number: "R2", Rule: "a member that rejoined under another id has lost its partitions, and is granted them anew",
 			About:   "A process is held out of the group until others have done its work, and rejoins without being told",
 			members: 2, timing: brisk,
 			faults: func(ctx context.Context, r *run) error { return r.rejoinSilently(ctx) },
 		},
 		{
 			Name: "restore-bound", Without: []rule.Name{rule.RestoreBound, rule.SecondWitness},
-			Rule:    "R12: a restore reads to the high watermark, past any open transaction (off: and the comparison with the committed offset)",
+			Number: "R12", Rule: "a restore reads to the high watermark, past open transactions",
 			About:   "A foreign transaction is open in the snapshot topic while the partition changes hands",
 			members: 2, timing: brisk,
 			faults: func(ctx context.Context, r *run) error { return r.pinSnapshots(ctx) },
 		},
 		{
 			Name: "two-write-delete", Without: []rule.Name{rule.TwoWriteDelete},
-			Rule:    "R20: a key is first marked as deleted, and removed once no replay can bring it back",
+			Number: "R20", Rule: "a key is first marked as deleted, and removed once no replay can bring it back",
 			About:   "A process is killed between a learner's graduation and the commit of its offset",
 			members: 2, timing: lagging,
 			faults: func(ctx context.Context, r *run) error { return r.killAhead(ctx, "a graduation", graduatedAhead) },
 		},
 		{
 			Name: "applied-skip", Without: []rule.Name{rule.AppliedSkip},
-			Rule:    "A replay skips what a key has applied",
+			Rule:    "a replay skips what a key has applied",
 			About:   "A process is killed between a snapshot and the commit of its offset",
 			members: 2, timing: lagging,
 			faults: func(ctx context.Context, r *run) error { return r.killAhead(ctx, "a snapshot", foldedAhead) },
 		},
 		{
 			Name: "outputs-first", Without: []rule.Name{rule.OutputsFirst},
-			Rule:    "R18: outputs are acknowledged before the snapshot that covers them commits",
+			Number: "R18", Rule: "outputs are acknowledged before the snapshot that covers them commits",
 			About:   "A process is killed while its outputs are on their way",
 			members: 2, timing: brisk,
 			faults: func(ctx context.Context, r *run) error { return r.killBeforeOutputs(ctx) },
