@@ -265,7 +265,7 @@ func checkEndLost(t *testing.T, p place, f fate, resent int) {
 	p.txn = network.config(p.k)
 	m := join(t, p, shortSession)
 	c := p.config(t, m.granted(t))
-	c.TransactionTimeout = 3 * time.Second // bounds the wait for EndTxn
+	c.TransactionTimeout = 12 * time.Second // bounds the wait for EndTxn; a slow broker has answered by then
 	unknown := 0
 	c.Unknown = func(error) { unknown++; network.set(nil) }
 	committed := make(chan stream.Committed, 8)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -17,6 +18,11 @@ const (
 	// unstableFor is how long a stable offset fetch may wait for an open transaction before the id is
 	// taken over again: a stale owner may have opened one after our takeover (R12).
 	unstableFor = 2 * time.Second
+	// unstableLimit is how long the takeovers of one Open go on while the offset stays unstable. Each of
+	// them has ended what was open on the id, so that what is left is no transaction that ends by itself:
+	// a sole broker that was killed before it wrote the markers of a commit has left one hanging on the
+	// offsets' partition.
+	unstableLimit = 3 * time.Minute
 	// lookAgain is the pause between two looks. What a transaction committed becomes readable some
 	// milliseconds after the client was told.
 	lookAgain = 5 * time.Millisecond
@@ -35,7 +41,8 @@ type known struct {
 // committed offset. Call Adopt after the restore, and before the first write.
 //
 // It retries what passes by itself until ctx ends or the ownership does. It returns ErrConfig,
-// ErrOwnershipLost, ErrNotAuthorized with the ACL that is missing, or the cause of ctx.
+// ErrOwnershipLost, ErrNotAuthorized with the ACL that is missing, ErrRestoreStalled if the committed
+// offset stays unstable for 3 minutes, or the cause of ctx.
 func Open(ctx context.Context, c Config) (*Writer, Committed, error) {
 	c, err := c.resolved()
 	if err != nil {
@@ -101,12 +108,16 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 	defer stop()
 	stopClosed := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
 	defer stopClosed()
+	began := time.Now()
 	for attempt := 0; ; attempt++ {
 		found, err := w.firstOnce(ctx)
 		if err == nil {
 			return found, nil
 		}
 		w.dispose()
+		if errors.Is(err, kerr.UnstableOffsetCommit) && time.Since(began) >= unstableLimit {
+			return Committed{}, w.hanging(err)
+		}
 		c, hint := classify(err)
 		if c == classGone || w.own.State() != Held {
 			e := stream.NewError("take over", errors.Join(stream.ErrOwnershipLost, err)).At(w.c.Input, -1)
@@ -125,6 +136,15 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 			return Committed{}, e
 		}
 	}
+}
+
+// hanging is the error of an offset that stays unstable whatever is taken over.
+func (w *Writer) hanging(err error) error {
+	e := stream.NewError("fetch offset", fmt.Errorf("the committed offset is held back by a transaction that does not end, for %v and over takeovers of its id: %w",
+		unstableLimit, errors.Join(stream.ErrRestoreStalled, err))).At(w.c.Input, -1)
+	e.Group, e.TransactionalID = w.c.Group, w.id
+	return e.Hinted("a transaction hangs on the group's partition of __consumer_offsets: find it with kafka-transactions.sh --bootstrap-server %s "+
+		"find-hanging --topic __consumer_offsets, end it with kafka-transactions.sh abort, and start again", strings.Join(w.c.Kafka.Brokers, ","))
 }
 
 func (w *Writer) firstOnce(ctx context.Context) (Committed, error) {

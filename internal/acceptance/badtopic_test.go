@@ -68,7 +68,10 @@ func tool(t *testing.T, admin *kadm.Client, name string, flags map[string]string
 			replicas = int16(number("--replication-factor"))
 		}
 		_, err := admin.CreateTopic(t.Context(), int32(number("--partitions")), replicas, configs, topic)
-		return err
+		if err != nil {
+			return err
+		}
+		return awaitPartitions(t, admin, topic, number("--partitions"))
 	case name == "kafka-topics.sh" && has("--alter"):
 		return widen(t, admin, topic, number("--partitions"))
 	case name == "kafka-topics.sh" && has("--delete"):

@@ -68,6 +68,12 @@ func widen(t *testing.T, admin *kadm.Client, topic string, partitions int) error
 	if err != nil {
 		return err
 	}
+	return awaitPartitions(t, admin, topic, partitions)
+}
+
+// awaitPartitions waits until the broker knows what the controller has answered already.
+func awaitPartitions(t *testing.T, admin *kadm.Client, topic string, partitions int) error {
+	t.Helper()
 	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
 		ts, err := admin.ListTopics(t.Context(), topic)
 		if err != nil || len(ts[topic].Partitions) == partitions {
