@@ -50,6 +50,7 @@ func TestExitCodes(t *testing.T) {
 		{"nothing", nil, exitOK, nil},
 		{"version", []string{"version"}, exitOK, nil},
 		{"unknown command", []string{"dance"}, exitUsage, []string{"dance", "Try: holdfast --help"}},
+		{"misspelt command", []string{"dmeo"}, exitUsage, []string{"dmeo", "Try: holdfast demo"}},
 		{"unknown flag", []string{"demo", "--dance"}, exitUsage, []string{"--dance", "Try: holdfast demo --help"}},
 		{"argument too many", []string{"version", "now"}, exitUsage, []string{"Try: holdfast version --help"}},
 		{"unknown rule", []string{"demo", "--sabotage", "luck"}, exitUsage,

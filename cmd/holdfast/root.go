@@ -62,7 +62,7 @@ Exit codes: 0 all is well, 1 a claim or a finding failed, 2 usage, 3 a cluster c
 reached or does not permit it, 4 interrupted.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return c.Help()
 		},
@@ -88,6 +88,22 @@ reached or does not permit it, 4 interrupted.`,
 	})
 	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.brokerCommand(), a.versionCommand())
 	return root
+}
+
+// nearby is how many letters a misspelt command may differ by from the one that is suggested.
+const nearby = 2
+
+// knownCommand refuses a name that no subcommand has, and suggests the nearest one.
+func knownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = nearby
+	try := c.CommandPath() + " --help"
+	if names := c.SuggestionsFor(args[0]); len(names) > 0 {
+		try = c.CommandPath() + " " + names[0]
+	}
+	return usage(try, "there is no command %q", args[0])
 }
 
 // environmentName is the variable that stands for a global flag.
