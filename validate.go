@@ -67,9 +67,6 @@ func (c Config[S]) validateParts(fault func(string, ...any)) {
 	if c.Fold == nil {
 		fault("Fold is required")
 	}
-	if c.Guarantee != FencedState && c.Guarantee != Unfenced {
-		fault("Guarantee(%d) is not known", int(c.Guarantee))
-	}
 	used := append([]string{c.Snapshots.Topic}, c.Inputs...)
 	for _, topic := range c.Outputs {
 		if topic == "" {
@@ -87,8 +84,26 @@ func (c Config[S]) validateParts(fault func(string, ...any)) {
 			fault("Snapshots.Create.Configs: cleanup.policy is %q, it must be compact", policy)
 		}
 	}
+	c.validateChoices(fault)
+}
+
+// validateChoices refuses values that are none of the constants: taken for the default, they would do
+// something else than was meant.
+func (c Config[S]) validateChoices(fault func(string, ...any)) {
+	if c.Guarantee != FencedState && c.Guarantee != Unfenced {
+		fault("Guarantee(%d) is not known", int(c.Guarantee))
+	}
+	if c.Start.New < Earliest || c.Start.New > AtTime {
+		fault("Start.New %d is not known: choose Earliest, Latest or AtTime", int(c.Start.New))
+	}
 	if c.Start.New == AtTime && c.Start.Time.IsZero() {
 		fault("Start.Time is required by Start.New AtTime")
+	}
+	if c.Start.Disagreement < StopAndAsk || c.Start.Disagreement > Rebuild {
+		fault("Start.Disagreement %d is not known: choose StopAndAsk, ResumeAtProgress, AdoptEmpty or Rebuild", int(c.Start.Disagreement))
+	}
+	if c.Commit.OnPersistError != StopOnPersistError && c.Commit.OnPersistError != KeepDirty {
+		fault("Commit.OnPersistError %d is not known: choose StopOnPersistError or KeepDirty", int(c.Commit.OnPersistError))
 	}
 }
 
