@@ -66,7 +66,7 @@ var acls = [...]struct {
 		"progress and output topics; DescribeConfigs on those that are checked"},
 	{kerr.GroupAuthorizationFailed, "allow the principal Read on the group"},
 	{kerr.TransactionalIDAuthorizationFailed, "allow the principal Write on the transactional ids of the group, as a prefixed resource"},
-	{kerr.ClusterAuthorizationFailed, "allow the principal IdempotentWrite on the cluster (brokers before 3.0 ask for it), " +
+	{kerr.ClusterAuthorizationFailed, "allow the principal IdempotentWrite on the cluster (brokers before 2.8 ask for it), " +
 		"or Create if a topic is to be created"},
 	{kerr.DelegationTokenAuthorizationFailed, "allow the principal Describe on the delegation token"},
 }
