@@ -27,6 +27,7 @@ var (
 	ErrCorruptSnapshot  = stream.ErrCorruptSnapshot
 	ErrNoKey            = stream.ErrNoKey
 	ErrUndeclaredOutput = stream.ErrUndeclaredOutput
+	ErrEncode           = stream.ErrEncode
 	ErrOutput           = stream.ErrOutput
 	ErrFold             = stream.ErrFold
 )

@@ -46,9 +46,6 @@ var (
 	// ErrTooLarge: a state or record is over the limit that the broker or the topic allows. The
 	// message names key and size. Make the state smaller or raise max.message.bytes.
 	ErrTooLarge = errors.New("record is too large")
-	// ErrStateTooLarge: the states of this process hold more bytes than MaxStateBytes. Add members or
-	// raise the limit.
-	ErrStateTooLarge = errors.New("state is over the limit of this process")
 	// ErrRestoreStalled: a restore made no progress within its stall timeout. The message has the
 	// diagnosis and the hint has the next step.
 	ErrRestoreStalled = errors.New("restore stalled")
