@@ -38,6 +38,16 @@ func demoRun(t *testing.T, code int, args ...string) demo.Result {
 	return r
 }
 
+// damage is what the reader outside the members has to find without the rule. That something is lost
+// is not enough: it would be too if the members had stopped by an error.
+var damage = map[string]string{
+	"grant-id":         "never folded", // nobody folds the partitions that came back under another id
+	"restore-bound":    "not in the state",
+	"two-write-delete": "missing from a state that an output shows",
+	"applied-skip":     "folded twice into the state",
+	"outputs-first":    "folded without an output",
+}
+
 // checkDemo runs the demo in all its forms against the cluster that the arguments name, or against
 // an embedded broker.
 func checkDemo(t *testing.T, cluster ...string) {
@@ -65,8 +75,10 @@ func checkDemo(t *testing.T, cluster ...string) {
 		})
 		t.Run("sabotage "+s.Name, func(t *testing.T) {
 			t.Parallel()
-			if r := demoRun(t, exitFailed, with("--sabotage", s.Name)...); r.OK || r.Lost+r.Repeated == 0 {
-				t.Errorf("without the rule: %+v", r)
+			got := command(t.Context(), with("demo", "--seed", "42", "--events", "2000", "--pace", "400", "--sabotage", s.Name)...)
+			t.Logf("%s%s", got.stderr, got.stdout)
+			if got.code != exitFailed || damage[s.Name] == "" || !strings.Contains(got.stdout, damage[s.Name]) {
+				t.Errorf("exit code %d without the rule, want %d because of events that are %s", got.code, exitFailed, damage[s.Name])
 			}
 		})
 	}

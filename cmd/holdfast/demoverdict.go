@@ -126,7 +126,7 @@ func (a *app) verdictLine(f demoFlags, r demo.Result) string {
 	case f.plain:
 		return say(red, "NOT SHOWN", ": the flow ran without the fence and took no damage this time.")
 	case f.sabotage != "" && damaged:
-		return say(red, "FAILED", ", as it has to: without the rule "+f.sabotage+" the state is damaged.")
+		return say(red, "FAILED", ", as it has to: without the rule "+f.sabotage+" states or outputs are not what the input gives.")
 	case f.sabotage != "" && r.OK:
 		return say(red, "NO DAMAGE", ", although the rule "+f.sabotage+" was switched off: this run proves nothing about it.")
 	case r.OK:
