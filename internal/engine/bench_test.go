@@ -90,6 +90,77 @@ func TestStepAllocations(t *testing.T) {
 	}
 }
 
+// What is done without a record, and with one, costs about the same however many keys there are: a
+// scan of them would take two hundred times as long. The bound leaves room for a machine that is busy.
+func TestCostDoesNotGrowWithKeys(t *testing.T) {
+	const few, many, times = 1_000, 200_000, 500
+	least := func(keys int) (idle, step time.Duration) {
+		e, names := sumEngine(t, keys)
+		idle, step = time.Hour, time.Hour
+		offset := int64(100)
+		for range 5 {
+			began := time.Now()
+			for range times {
+				e.Due()
+				e.Stats()
+				if b, err := e.Close(epoch0, false); b != nil || err != nil {
+					t.Fatal(b, err)
+				}
+			}
+			idle = min(idle, time.Since(began))
+			began = time.Now()
+			for i := range times {
+				e.Step(t.Context(), epoch0, stream.Record{Topic: "in", Offset: offset, Key: names[i%100]})
+				offset++
+			}
+			step = min(step, time.Since(began))
+			b, err := e.Close(epoch0, true)
+			if err != nil || b == nil || len(b.Writes) != 100 {
+				t.Fatal(b, err)
+			}
+			e.Committed(epoch0, b)
+			if b, err := e.Close(epoch0, true); b != nil || err != nil { // nothing is left
+				t.Fatal(b, err)
+			}
+		}
+		return idle, step
+	}
+	idle, step := least(few)
+	idleMany, stepMany := least(many)
+	t.Logf("idle %v and %v, step %v and %v", idle, idleMany, step, stepMany)
+	const factor = 20
+	if idleMany > factor*idle || stepMany > factor*step {
+		t.Errorf("with %d keys idle is %v and a step %v; with %d they are %v and %v", many, idleMany, stepMany, few, idle, step)
+	}
+}
+
+// 100 000 keys are folded and persisted in a time that a scan for each record or batch would not keep.
+func TestManyKeys(t *testing.T) {
+	const keys = 100_000
+	e, names := sumEngine(t, keys)
+	began := time.Now()
+	for i, name := range names {
+		e.Step(t.Context(), epoch0, stream.Record{Topic: "in", Offset: 100 + int64(i), Key: name})
+	}
+	written := 0
+	for {
+		b, err := e.Close(epoch0, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b == nil {
+			break
+		}
+		written += len(b.Writes)
+		e.Committed(epoch0, b)
+	}
+	took := time.Since(began)
+	t.Logf("%v for %d keys", took, keys)
+	if written != keys || took > 30*time.Second {
+		t.Errorf("%d of %d keys were written in %v", written, keys, took)
+	}
+}
+
 // BenchmarkDrain persists 100 000 dirty keys in batches of 1000.
 func BenchmarkDrain(b *testing.B) {
 	const keys = 100_000
