@@ -149,12 +149,20 @@ func namesIn(wants []want, dir string) (names []string) {
 // results has the outcome of each test: "pass", "fail" or "skip", by package and name.
 type results map[string]string
 
-// verdict is the outcome of a test, or "missing".
+// verdict is the outcome of a test, or "missing". A test passes although its subtests are skipped, so
+// that these are looked at as well.
 func (r results) verdict(w want) string {
 	for _, p := range w.packages {
-		if v := r[p+" "+w.test]; v != "" {
-			return v
+		v := r[p+" "+w.test]
+		if v == "" {
+			continue
 		}
+		for name, sub := range r {
+			if v == "pass" && sub == "skip" && strings.HasPrefix(name, p+" "+w.test+"/") {
+				return sub
+			}
+		}
+		return v
 	}
 	return "missing"
 }

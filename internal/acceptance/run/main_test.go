@@ -41,11 +41,12 @@ func TestVerdicts(t *testing.T) {
 {"Action":"output","Test":"TestB","Output":"quiet\n"}
 {"Action":"pass","Test":"TestB"}
 {"Action":"skip","Test":"TestC/case"}
+{"Action":"pass","Test":"TestC"}
 `), &out, "fence")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, verdict := range map[string]string{"TestA": "fail", "TestB": "pass", "TestC/case": "skip", "TestD": "missing"} {
+	for name, verdict := range map[string]string{"TestA": "fail", "TestB": "pass", "TestC/case": "skip", "TestC": "skip", "TestD": "missing"} {
 		if got := r.verdict(want{name, []string{"other", "fence"}}); got != verdict {
 			t.Errorf("%s: %s, want %s", name, got, verdict)
 		}
