@@ -65,6 +65,12 @@ func TestEveryHookIsCounted(t *testing.T) {
 	reg, h := register(t)
 	drive(h)
 	compare(t, reg, "testdata/owned.prom")
+	lint(t, reg)
+}
+
+// lint applies Prometheus' rules for names to what reg has.
+func lint(t *testing.T, reg prometheus.Gatherer) {
+	t.Helper()
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +127,7 @@ func TestReleasesAreCounted(t *testing.T) {
 	h.Lost(stream.Released{Partition: p0, Ownership: 2, Cause: stream.ErrOwnershipLost})
 	h.Stalled(stream.Stalled{Partition: p0, For: time.Minute, Final: true, Diagnosis: "open transaction"})
 	compare(t, reg, "testdata/released.prom")
+	lint(t, reg)
 }
 
 func TestNoCommittedOffsetIsAbsent(t *testing.T) {

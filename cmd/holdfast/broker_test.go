@@ -94,6 +94,17 @@ func TestBrokerWithTLSAndPassword(t *testing.T) {
 	if _, err := good.reach(t.Context()); err != nil {
 		t.Fatalf("with certificate and password: %v", err)
 	}
+	properties := filepath.Join(dir, "client.properties")
+	text := "bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\n" +
+		"ssl.truststore.type=PEM\nssl.truststore.location=" + certificate + "\nsasl.jaas.config=" +
+		"org.apache.kafka.common.security.scram.ScramLoginModule required username=\"holdfast\" password=\"correct horse\";\n"
+	if err := os.WriteFile(properties, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := connection{commandConfig: properties, brokers: []string{addr}, timeout: 20 * time.Second}
+	if _, err := file.reach(t.Context()); err != nil {
+		t.Fatalf("with a client.properties, whose address a flag replaces: %v", err)
+	}
 	wrong := filepath.Join(dir, "wrong")
 	if err := os.WriteFile(wrong, []byte("battery staple"), 0o600); err != nil {
 		t.Fatal(err)
