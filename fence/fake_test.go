@@ -106,8 +106,6 @@ type fakeProducer struct {
 	closed bool
 }
 
-var errFakeClosed = errors.New("the fake producer is closed")
-
 func (p *fakeProducer) begin() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

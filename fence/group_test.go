@@ -42,9 +42,9 @@ func newCallbacks(ctx context.Context) *callbacks {
 	return c
 }
 
-func (c *callbacks) assign(ps ...int32) { c.onAssigned(nil, nil, map[string][]int32{testInput: ps}) }
-func (c *callbacks) revoke(ps ...int32) { c.onRevoked(nil, nil, map[string][]int32{testInput: ps}) }
-func (c *callbacks) lose(ps ...int32)   { c.onLost(nil, nil, map[string][]int32{testInput: ps}) }
+func (c *callbacks) assign(ps ...int32) { c.onAssigned(c.ctx, nil, map[string][]int32{testInput: ps}) }
+func (c *callbacks) revoke(ps ...int32) { c.onRevoked(c.ctx, nil, map[string][]int32{testInput: ps}) }
+func (c *callbacks) lose(ps ...int32)   { c.onLost(c.ctx, nil, map[string][]int32{testInput: ps}) }
 func (c *callbacks) of(p int32) *Ownership {
 	return c.Owned(stream.Partition{Topic: testInput, Partition: p})
 }

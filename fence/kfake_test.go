@@ -88,22 +88,12 @@ type member struct {
 	client *kgo.Client
 	grants chan *Ownership
 	ends   chan release
-
-	// onReleased, if set, is called in the callback.
-	mu         sync.Mutex
-	onReleased func(*Ownership, bool)
-	stop       func()
+	stop   func()
 }
 
 type release struct {
 	o    *Ownership
 	lost bool
-}
-
-func (m *member) whenReleased(f func(*Ownership, bool)) {
-	m.mu.Lock()
-	m.onReleased = f
-	m.mu.Unlock()
 }
 
 // join starts a member. It leaves at the end of the test.
@@ -117,12 +107,6 @@ func join(t testing.TB, p place, s Session, opts ...kgo.Opt) *member {
 	m.Group = NewGroup(
 		func(_ context.Context, o *Ownership) { m.grants <- o },
 		func(o *Ownership, lost bool) {
-			m.mu.Lock()
-			f := m.onReleased
-			m.mu.Unlock()
-			if f != nil {
-				f(o, lost)
-			}
 			m.ends <- release{o, lost}
 		})
 	s.Group = p.group

@@ -32,29 +32,29 @@ func Explain(err error) error {
 			return err
 		}
 	}
-	for _, class := range []func(error) (error, string){explainSASL, explainACL, explainVersion, explainTLS, explainEOF, explainNetwork} {
-		if sentinel, hint := class(err); sentinel != nil {
+	for _, class := range []func(error) (string, error){explainSASL, explainACL, explainVersion, explainTLS, explainEOF, explainNetwork} {
+		if hint, sentinel := class(err); sentinel != nil {
 			return stream.NewError("connect to Kafka", fmt.Errorf("%w: %w", sentinel, err)).Hinted("%s", hint)
 		}
 	}
 	return err
 }
 
-func explainSASL(err error) (error, string) {
+func explainSASL(err error) (string, error) {
 	var token *tokenError
 	switch {
 	case errors.As(err, &token):
-		return stream.ErrNotAuthenticated, "check the token endpoint, client id, client secret and scope, or the token's file"
+		return "check the token endpoint, client id, client secret and scope, or the token's file", stream.ErrNotAuthenticated
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
-		return stream.ErrNotAuthenticated, "check user and password, and that the user exists for this SASL mechanism: " +
-			"each SCRAM mechanism has its own credentials"
+		return "check user and password, and that the user exists for this SASL mechanism: " +
+			"each SCRAM mechanism has its own credentials", stream.ErrNotAuthenticated
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
-		return stream.ErrNotAuthenticated, "the broker does not offer this SASL mechanism on this port: choose one of the listener's " +
-			"sasl.enabled.mechanisms (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER)"
+		return "the broker does not offer this SASL mechanism on this port: choose one of the listener's " +
+			"sasl.enabled.mechanisms (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER)", stream.ErrNotAuthenticated
 	case errors.Is(err, kerr.IllegalSaslState):
-		return stream.ErrNotAuthenticated, "the broker does not expect SASL on this port: remove SASL, or use the port of a SASL listener"
+		return "the broker does not expect SASL on this port: remove SASL, or use the port of a SASL listener", stream.ErrNotAuthenticated
 	}
-	return nil, ""
+	return "", nil
 }
 
 // acls says which right each authorization error asks for.
@@ -71,26 +71,26 @@ var acls = [...]struct {
 	{kerr.DelegationTokenAuthorizationFailed, "allow the principal Describe on the delegation token"},
 }
 
-func explainACL(err error) (error, string) {
+func explainACL(err error) (string, error) {
 	for _, a := range acls {
 		if errors.Is(err, a.err) {
-			return stream.ErrNotAuthorized, a.hint
+			return a.hint, stream.ErrNotAuthorized
 		}
 	}
-	return nil, ""
+	return "", nil
 }
 
-func explainVersion(err error) (error, string) {
+func explainVersion(err error) (string, error) {
 	text := err.Error()
 	if errors.Is(err, kerr.UnsupportedVersion) || strings.Contains(text, "broker is too old") ||
 		strings.Contains(text, "request key is unknown") {
-		return stream.ErrBrokerTooOld, "upgrade the brokers to Kafka 2.5 or later (4.0 or later for the full claim), " +
-			"or remove a kgo.MaxVersions that is too low"
+		return "upgrade the brokers to Kafka 2.5 or later (4.0 or later for the full claim), " +
+			"or remove a kgo.MaxVersions that is too low", stream.ErrBrokerTooOld
 	}
-	return nil, ""
+	return "", nil
 }
 
-func explainTLS(err error) (error, string) {
+func explainTLS(err error) (string, error) {
 	var (
 		handshake *handshakeError
 		authority x509.UnknownAuthorityError
@@ -102,27 +102,27 @@ func explainTLS(err error) (error, string) {
 	const trust = "trust the authority that signed the broker's certificate (TLS.RootCAs, ssl.truststore.location, --tls-ca)"
 	switch {
 	case errors.As(err, &authority):
-		return stream.ErrUnreachable, trust
+		return trust, stream.ErrUnreachable
 	case errors.As(err, &name):
-		return stream.ErrUnreachable, "use a host name that the broker's certificate is for, or set TLS.ServerName; " +
-			"only if that is impossible set ssl.endpoint.identification.algorithm to empty"
+		return "use a host name that the broker's certificate is for, or set TLS.ServerName; " +
+			"only if that is impossible set ssl.endpoint.identification.algorithm to empty", stream.ErrUnreachable
 	case errors.As(err, &invalid):
-		return stream.ErrUnreachable, "the broker's certificate is not valid, often because it has expired: renew it, and check this host's clock"
+		return "the broker's certificate is not valid, often because it has expired: renew it, and check this host's clock", stream.ErrUnreachable
 	case errors.As(err, &header):
-		return stream.ErrUnreachable, "this port does not speak TLS: turn TLS off, or use the port of a TLS listener"
+		return "this port does not speak TLS: turn TLS off, or use the port of a TLS listener", stream.ErrUnreachable
 	case errors.As(err, &alert):
-		return stream.ErrNotAuthenticated, "the broker refused the TLS handshake: give a client certificate that it trusts if it asks for one, " +
-			"and a TLS version that both sides allow"
+		return "the broker refused the TLS handshake: give a client certificate that it trusts if it asks for one, " +
+			"and a TLS version that both sides allow", stream.ErrNotAuthenticated
 	case errors.As(err, &handshake) && closed(err):
-		return stream.ErrUnreachable, "the broker closed the connection during the TLS handshake, as a port that does not speak TLS does: " +
-			"turn TLS off, or use the port of a TLS listener"
+		return "the broker closed the connection during the TLS handshake, as a port that does not speak TLS does: " +
+			"turn TLS off, or use the port of a TLS listener", stream.ErrUnreachable
 	case errors.As(err, &handshake) && errors.Is(err, context.DeadlineExceeded):
-		return stream.ErrUnreachable, "the connection was made and the TLS handshake had no answer within the time allowed: " +
-			"this port may be one that does not speak TLS; turn TLS off, or use the port of a TLS listener"
+		return "the connection was made and the TLS handshake had no answer within the time allowed: " +
+			"this port may be one that does not speak TLS; turn TLS off, or use the port of a TLS listener", stream.ErrUnreachable
 	case strings.Contains(err.Error(), "tls alert record"):
-		return stream.ErrUnreachable, "this port speaks TLS and the client does not: turn TLS on, or use the port of a plaintext listener"
+		return "this port speaks TLS and the client does not: turn TLS on, or use the port of a plaintext listener", stream.ErrUnreachable
 	}
-	return nil, ""
+	return "", nil
 }
 
 // closed reports whether err is a connection that the other side ended.
@@ -131,37 +131,37 @@ func closed(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-func explainEOF(err error) (error, string) {
+func explainEOF(err error) (string, error) {
 	var first *kgo.ErrFirstReadEOF
 	switch {
 	case !errors.As(err, &first):
-		return nil, ""
+		return "", nil
 	case strings.Contains(first.Error(), "is SASL missing"):
-		return stream.ErrNotAuthenticated, "the broker closed the connection at the first request, as one that asks for SASL does: " +
-			"set SASL, or use the port of a listener without it"
+		return "the broker closed the connection at the first request, as one that asks for SASL does: " +
+			"set SASL, or use the port of a listener without it", stream.ErrNotAuthenticated
 	}
-	return stream.ErrUnreachable, "the broker closed the connection at once, as a TLS port does with a plaintext client, " +
-		"and a port of another protocol with any: check TLS and the port"
+	return "the broker closed the connection at once, as a TLS port does with a plaintext client, " +
+		"and a port of another protocol with any: check TLS and the port", stream.ErrUnreachable
 }
 
-func explainNetwork(err error) (error, string) {
+func explainNetwork(err error) (string, error) {
 	var (
 		dns *net.DNSError
 		op  *net.OpError
 	)
 	switch {
 	case errors.As(err, &dns):
-		return stream.ErrUnreachable, "the host name " + dns.Name + " does not resolve: check its spelling and the name service"
+		return "the host name " + dns.Name + " does not resolve: check its spelling and the name service", stream.ErrUnreachable
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return stream.ErrUnreachable, "nothing listens on that address: check host and port, and that the broker runs"
+		return "nothing listens on that address: check host and port, and that the broker runs", stream.ErrUnreachable
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &op) && op.Timeout():
-		return stream.ErrUnreachable, "no answer within the time allowed: check host, port, firewall and routes, or allow more time"
+		return "no answer within the time allowed: check host, port, firewall and routes, or allow more time", stream.ErrUnreachable
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return stream.ErrUnreachable, "there is no route to that address: check host, network and VPN"
+		return "there is no route to that address: check host, network and VPN", stream.ErrUnreachable
 	case closed(err):
-		return stream.ErrUnreachable, "the connection was cut: check that the port is Kafka's, and the broker's log"
+		return "the connection was cut: check that the port is Kafka's, and the broker's log", stream.ErrUnreachable
 	case errors.As(err, &op):
-		return stream.ErrUnreachable, "check host and port"
+		return "check host and port", stream.ErrUnreachable
 	}
-	return nil, ""
+	return "", nil
 }

@@ -53,8 +53,10 @@ func reservedSamples() map[string]kgo.Opt {
 		"AdjustFetchOffsetsFn": kgo.AdjustFetchOffsetsFn(func(context.Context, map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 			return nil, nil
 		}),
-		always: kgo.RequireStableFetchOffsets(), "DisableAutoCommit": kgo.DisableAutoCommit(),
-		"GreedyAutoCommit": kgo.GreedyAutoCommit(), "AutoCommitInterval": kgo.AutoCommitInterval(5 * time.Second),
+		//lint:ignore SA1019 an option is refused for as long as the client has it
+		always:              kgo.RequireStableFetchOffsets(),
+		"DisableAutoCommit": kgo.DisableAutoCommit(),
+		"GreedyAutoCommit":  kgo.GreedyAutoCommit(), "AutoCommitInterval": kgo.AutoCommitInterval(5 * time.Second),
 		"AutoCommitMarks":    kgo.AutoCommitMarks(),
 		"AutoCommitCallback": kgo.AutoCommitCallback(func(*kgo.Client, *kmsg.OffsetCommitRequest, *kmsg.OffsetCommitResponse, error) {}),
 		"ConsumeTopics":      kgo.ConsumeTopics("t"), "ConsumePartitions": kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {0: kgo.NewOffset()}}),

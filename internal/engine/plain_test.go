@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-type tree struct{ left, right *tree }
+type tree struct{ Left, Right *tree }
 
 func TestHoldsReferences(t *testing.T) {
 	t.Parallel()

@@ -175,6 +175,9 @@ func TestTaintedInFlight(t *testing.T) {
 	}
 }
 
+// none is a map that cannot be written to.
+func none() counts { return nil }
+
 func TestFailureCarriesTheCause(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("cause")
@@ -183,8 +186,7 @@ func TestFailureCarriesTheCause(t *testing.T) {
 		case "panic":
 			panic(cause)
 		case "nil":
-			var m counts
-			m["x"] = 1
+			none()["x"] = 1
 		}
 		return cause
 	}, nil)
