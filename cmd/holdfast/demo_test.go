@@ -45,6 +45,7 @@ var damage = map[string]string{
 	"restore-bound":    "not in the state",
 	"two-write-delete": "missing from a state that an output shows",
 	"applied-skip":     "folded twice into the state",
+	"holds":            "not in the state",
 	"outputs-first":    "folded without an output",
 }
 
