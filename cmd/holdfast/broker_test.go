@@ -24,7 +24,7 @@ func startBroker(t *testing.T, args ...string) (addr, certificate string) {
 	ended := make(chan int, 1)
 	go func() {
 		args := append([]string{"broker", "--json", "--listen", "127.0.0.1:0"}, args...)
-		ended <- run(ctx, args, strings.NewReader(""), write, os.Stderr)
+		ended <- run(ctx, noEnvironment, args, strings.NewReader(""), write, os.Stderr)
 		_ = write.Close() // a pipe's Close returns nil always
 	}()
 	t.Cleanup(func() {

@@ -16,7 +16,7 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	code := make(chan int, 1)
-	go func() { code <- run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr) }()
+	go func() { code <- run(ctx, os.LookupEnv, os.Args[1:], os.Stdin, os.Stdout, os.Stderr) }()
 	for interrupted := false; ; interrupted = true {
 		select {
 		case c := <-code:

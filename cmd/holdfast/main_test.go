@@ -31,9 +31,13 @@ type result struct {
 	stdout, stderr string
 }
 
+// noEnvironment keeps the variables of the tests, of which HOLDFAST_BROKERS is one, out of the commands:
+// what is tested on an embedded broker would else run on that cluster.
+func noEnvironment(string) (string, bool) { return "", false }
+
 func command(ctx context.Context, args ...string) result {
 	var out, errs bytes.Buffer
-	code := run(ctx, args, strings.NewReader(""), &out, &errs)
+	code := run(ctx, noEnvironment, args, strings.NewReader(""), &out, &errs)
 	return result{code: code, stdout: out.String(), stderr: errs.String()}
 }
 

@@ -15,6 +15,7 @@ import (
 
 // app is what every subcommand shares: the streams and the global flags.
 type app struct {
+	lookup         func(string) (string, bool) // a variable of the environment
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	connection     connection
@@ -24,9 +25,10 @@ type app struct {
 	started        bool // a subcommand's own code ran, so that an error is not one of usage
 }
 
-// run runs one command line and returns its exit code. It is main without the process.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+// run runs one command line and returns its exit code. It is main without the process; lookup is
+// os.LookupEnv or stands for it.
+func run(ctx context.Context, lookup func(string) (string, bool), args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{lookup: lookup, stdin: stdin, stdout: stdout, stderr: stderr}
 	root := a.root()
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
@@ -67,7 +69,7 @@ reached or does not permit it, 4 interrupted.`,
 			return c.Help()
 		},
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
-			if err := fromEnvironment(c.Root().PersistentFlags(), os.LookupEnv); err != nil {
+			if err := fromEnvironment(c.Root().PersistentFlags(), a.lookup); err != nil {
 				return err
 			}
 			a.started = true
