@@ -70,11 +70,14 @@ func TestLateTakeoverSetsThePosition(t *testing.T) {
 func TestOutputsComeBeforeTheSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name string
-		off  []rule.Name
+		name      string
+		guarantee holdfast.Guarantee
+		off       []rule.Name
 	}{
-		{"the rule", nil},
-		{"with the rule off", []rule.Name{rule.OutputsFirst}},
+		{"the rule", holdfast.FencedState, nil},
+		{"with the rule off", holdfast.FencedState, []rule.Name{rule.OutputsFirst}},
+		{"the rule, Unfenced", holdfast.Unfenced, nil},
+		{"with the rule off, Unfenced", holdfast.Unfenced, []rule.Name{rule.OutputsFirst}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -83,7 +86,7 @@ func TestOutputsComeBeforeTheSnapshot(t *testing.T) {
 			p.produce("k", 1)
 			p.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "out", Err: kerr.TopicAuthorizationFailed})
 			conf := p.config()
-			conf.Outputs = []string{"out"}
+			conf.Guarantee, conf.Outputs = c.guarantee, []string{"out"}
 			conf.Fold = func(_ context.Context, k *holdfast.Key[int], _ stream.Record) error {
 				k.Set(1)
 				k.Emit(stream.Message{Topic: "out", Key: k.Bytes(), Value: []byte("1")})
