@@ -21,7 +21,7 @@ func good() map[string]string {
 		"examples/ledger/testdata/data.bin": "\x00",
 		readmeOutput:                        "a 1\n",
 		"README.md": "# x\n`make demo`, `make test`, [docs](docs/concepts.md#words)\n```go\n// Command p is one.\npackage main\n\nfunc main() {}\n```\n```\na 1\n```\n" +
-			"\nNot \"exactly-once\", but exactly-once\ninside Kafka. `flow.go:Flow.Run`, `stream/record.go`, `TestStep`\n\n" + claims(),
+			"\nNot \"exactly-once\", but exactly-once\ninside Kafka. `flow.go:Flow.Run`, `stream/record.go`, `TestStep`\n\n" + strings.Join(claims(), "\n"),
 		"docs/concepts.md": "# concepts\n",
 		architectureFile:   "| Step | File | Function |\n|---|---|---|\n| 1 | `flow.go` | `Flow.Run` |\n",
 		acceptanceFile:     "| source test | ours |\n|---|---|\n| x | `TestStep/case` |\n",
@@ -113,6 +113,8 @@ var badTrees = []struct {
 	{"readme", "no command", readmeFile, "# x\n", "make demo"},
 	{"readme", "other program", readmeFile, "```go\nfunc main() { panic(1) }\n```\n", "not that of an example"},
 	{"readme", "other claims", readmeFile, "| topic → state | it is good |\n", "claims"},
+	{"readme", "no crash", readmeFile, "# x\n" + claims()[0], "the process or its host ends"},
+	{"readme", "no boundary", readmeFile, "# x\n" + claims()[0], "one Kafka cluster"},
 	{"readme", "no program", readmeFile, "# x\n", "no program"},
 	{"readme", "other output", readmeOutput, "b 2\n", "does not show"},
 	{"changelog", "no section", "CHANGELOG.md", "## 1.0\n", "Unreleased"},
