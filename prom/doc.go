@@ -11,21 +11,26 @@
 //	holdfast_ownerships_revoked_total{flushed}        partitions given up; flushed: everything folded was committed
 //	holdfast_ownerships_lost_total                    partitions lost, nothing flushed
 //	holdfast_revoke_duration_seconds                  from the revoke callback to its return (histogram)
-//	holdfast_restores_total, _records_total, _bytes_total   restores that reached their target, and what they read
+//	holdfast_restores_total                           restores that reached their target
+//	holdfast_restore_records_total                    snapshot records that they read
+//	holdfast_restore_bytes_total                      bytes that they read
 //	holdfast_restore_duration_seconds                 how long they took (histogram)
 //	holdfast_restore_stalls_total{final}              warnings, and failures, of restores without progress
 //	holdfast_transactions_committed_total             transactions known to be committed
 //	holdfast_transaction_read_backs_total             those whose outcome was unknown at first and read back
 //	holdfast_transaction_duration_seconds             how long a transaction took (histogram)
 //	holdfast_transactions_refused_total{cause,final}  answers by which the broker refused one; final: the ownership ended
-//	holdfast_snapshot_writes_total, _bytes_total      snapshots and tombstones committed
-//	holdfast_outputs_acknowledged_total, holdfast_output_bytes_total
+//	holdfast_snapshot_writes_total                    snapshots and tombstones committed
+//	holdfast_snapshot_bytes_total                     bytes of them
+//	holdfast_outputs_acknowledged_total               output records acknowledged by the broker
+//	holdfast_output_bytes_total                       bytes of them
 //
 // and, only while this process owns the partition:
 //
 //	holdfast_generation                               generation of the group at the grant
 //	holdfast_committed_offset                         next input offset, as committed; absent if there is none
 //	holdfast_restored_keys                            keys that the last restore brought back
-//	holdfast_restore_position, holdfast_restore_target   offsets of the snapshot partition
+//	holdfast_restore_position                         next offset of the snapshot partition that the restore reads
+//	holdfast_restore_target                           offset of the snapshot partition at which the restore ends
 //	holdfast_restore_stalled_seconds                  how long the restore has made no progress; 0: it does
 package prom

@@ -98,7 +98,7 @@ func printTable(w io.Writer, states map[string]airport, n int) {
 		return bytes.Compare([]byte(a), []byte(b))
 	})
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "origin\tflights\tlate\tmean delay, min\tmax delay, min\tmean distance, mi\t")
+	fmt.Fprintln(t, "origin\tflights\tlate\tmean delay (minutes)\tmax delay (minutes)\tmean distance (miles)\t")
 	for _, o := range origins[:min(n, len(origins))] {
 		a := states[o]
 		fmt.Fprintf(t, "%s\t%d\t%d %%\t%.1f\t%d\t%d\t\n", o, a.Flights, 100*a.Late/a.Flights,
