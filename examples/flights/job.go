@@ -44,7 +44,7 @@ func newJob(ctx context.Context, cluster kafka.Config) (*job, error) {
 	j := &job{cluster: cluster, client: client, input: name, snapshots: name + "-airports", changed: make(chan struct{}, 1)}
 	if _, err := kadm.NewClient(client).CreateTopic(ctx, partitions, -1, nil, j.input); err != nil {
 		client.Close()
-		return nil, err
+		return nil, kafka.Explain(err)
 	}
 	return j, nil
 }

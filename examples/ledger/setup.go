@@ -54,13 +54,13 @@ func pay(ctx context.Context, cluster kafka.Config) (last int64, err error) {
 	for _, topic := range []string{"payments", "balances"} {
 		// One partition, so that the output has one order. -1: the broker's default replication.
 		if _, err := kadm.NewClient(client).CreateTopic(ctx, 1, -1, nil, topic); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return 0, err
+			return 0, kafka.Explain(err)
 		}
 	}
 	for _, p := range payments {
 		r := &kgo.Record{Topic: "payments", Key: []byte(p.account), Value: fmt.Appendf(nil, `{"cents":%d}`, p.cents)}
 		if err := client.ProduceSync(ctx, r).FirstErr(); err != nil {
-			return 0, err
+			return 0, kafka.Explain(err)
 		}
 		last = r.Offset
 	}
