@@ -33,6 +33,9 @@ var errStopped = errors.New("the caller stopped the restore")
 // transaction, and a restore to it would leave out what was committed above. The iteration waits for
 // such a transaction until ctx ends; see Writer.Retake. It ends after the first error, which is the
 // cause of ctx, ErrTruncated, ErrTopic, ErrNotAuthorized or one of a record that cannot be decoded.
+//
+// Use it under a consumer loop of your own, whatever the records are. snapshot.Restore is for records in
+// the format of package snapshot: it also bounds a stall, says what causes it, and retakes the id itself.
 func Restore(ctx context.Context, c RestoreConfig) iter.Seq2[stream.Record, error] {
 	return func(yield func(stream.Record, error) bool) {
 		cl, err := c.Kafka.Client()

@@ -87,6 +87,9 @@ type source interface {
 // stream.ErrTruncated too if the log became shorter. Other errors are stream.ErrTopic,
 // stream.ErrNotAuthorized, stream.ErrNotAuthenticated, the cause of ctx, and errors of Each and
 // Retake. It is safe to restore several partitions at once. An incomplete c is stream.ErrConfig.
+//
+// A flow restores with it. Under a consumer loop of your own that needs no bound and no diagnosis,
+// fence.Restore is plainer.
 func Restore(ctx context.Context, c RestoreConfig) (Result, error) {
 	if c.Each == nil || c.source == nil && (c.Client == nil || c.Topic == "" || c.Partition < 0) {
 		return Result{}, stream.NewError("restore", fmt.Errorf("%w: RestoreConfig needs Client, Topic, Partition and Each", stream.ErrConfig))
