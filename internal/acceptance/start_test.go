@@ -1,11 +1,13 @@
 package acceptance
 
 import (
+	"errors"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast"
@@ -70,12 +72,24 @@ func (b *bench) reset(next int64) {
 	b.t.Helper()
 	os := kadm.Offsets{}
 	os.AddOffset(b.input, 0, next, -1)
-	rs, err := b.admin.CommitOffsets(b.t.Context(), b.group, os)
-	if err == nil {
-		err = rs.Error()
-	}
-	if err != nil {
-		b.t.Fatal(err)
+	limit := time.After(patience)
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		rs, err := b.admin.CommitOffsets(b.t.Context(), b.group, os)
+		if err == nil {
+			err = rs.Error()
+		}
+		if err == nil {
+			tick.Stop()
+			return
+		}
+		if !errors.Is(err, kerr.UnknownTopicOrPartition) { // the coordinator learns last of a topic that was made anew
+			b.t.Fatal(err)
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			b.t.Fatal(err)
+		}
 	}
 }
 
