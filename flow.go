@@ -78,6 +78,7 @@ func (f *Flow[S]) memberConfig(ctx context.Context, found findings) member.Confi
 			AdoptEmpty: c.Start.Disagreement == AdoptEmpty,
 			Rebuild:    c.Start.Disagreement == Rebuild,
 		},
+		SilenceLimit:   c.Member.UnreachableTimeout,
 		StallTimeout:   c.Restore.StallTimeout,
 		RevokeBudget:   c.Commit.RevokeBudget,
 		QueueRecords:   c.Member.QueueRecords,

@@ -26,6 +26,7 @@ func (c Config[S]) withDefaults() Config[S] {
 	set(&c.Member.RebalanceTimeout, 60*time.Second)
 	set(&c.Member.HeartbeatInterval, min(3*time.Second, c.Member.SessionTimeout/3))
 	set(&c.Member.TransactionTimeout, maxTransactionTimeout)
+	set(&c.Member.UnreachableTimeout, 5*time.Minute)
 	set(&c.Member.QueueRecords, 2000)
 	set(&c.Restore.StallTimeout, 3*time.Minute)
 	set(&c.Commit.Persist, 30*time.Second)
@@ -115,6 +116,7 @@ func (c Config[S]) validateTimes(fault func(string, ...any)) {
 	}{
 		{"Member.SessionTimeout", m.SessionTimeout}, {"Member.RebalanceTimeout", m.RebalanceTimeout},
 		{"Member.HeartbeatInterval", m.HeartbeatInterval}, {"Member.TransactionTimeout", m.TransactionTimeout},
+		{"Member.UnreachableTimeout", m.UnreachableTimeout},
 		{"Restore.StallTimeout", c.Restore.StallTimeout}, {"Commit.Persist", c.Commit.Persist},
 		{"Commit.PersistCooldown", c.Commit.PersistCooldown}, {"Commit.Interval", c.Commit.Interval},
 		{"Commit.RevokeBudget", c.Commit.RevokeBudget},

@@ -152,6 +152,11 @@ func refuseReserved(opts []kgo.Opt) error {
 	return errors.Join(refused...)
 }
 
+// Silence returns how long the group has not answered this member, 0 while a JoinGroup waits for the
+// other members. The client tries for ever, and says nothing: a caller that must not wait for ever
+// looks here.
+func (g *Group) Silence() time.Duration { return g.session.silence() }
+
 // Owned returns the ownership of p: nil if p is not assigned, and possibly one that is gone.
 func (g *Group) Owned(p stream.Partition) *Ownership {
 	g.mu.Lock()

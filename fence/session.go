@@ -30,6 +30,7 @@ type session struct {
 	joins    int64         // rises on every loss of the membership
 	answered time.Time     // when the newest request was sent by whose answer the group knew the member
 	joinSent time.Time     // when the JoinGroup was sent that has not been answered; zero: none
+	heard    time.Time     // when the group last answered anything, or the client was made
 	changed  chan struct{} // closed and replaced when any of this or the token may have changed
 	// serverSide: the group was last answered under KIP-848. A client that was asked to use it falls
 	// back to the classic protocol on brokers without it, so only what is on the wire tells.
@@ -147,12 +148,28 @@ func (s *session) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E
 		s.joinSent = time.Time{}
 	}
 	if e2e.WriteErr == nil && e2e.ReadErr == nil {
+		s.heard = s.now()
 		s.serverSide = key == consumerHeartbeatKey
 		if sent := s.now().Add(-e2e.DurationE2E()); fresh && sent.After(s.answered) {
 			s.answered = sent
 		}
 	}
 	s.wakeLocked()
+}
+
+// silence returns how long the group has not answered anything. A JoinGroup that waits for the other
+// members is no silence.
+func (s *session) silence() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if s.heard.IsZero() {
+		s.heard = now
+	}
+	if !s.joinSent.IsZero() && now.Sub(s.joinSent) < s.rebalanceTimeout {
+		return 0
+	}
+	return now.Sub(s.heard)
 }
 
 // leastGeneration is the least generation of a member: under KIP-848, 0 is that of one that joins.

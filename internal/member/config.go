@@ -46,6 +46,7 @@ type Config struct {
 	FoldVersion        string
 	Start              Start
 	StallTimeout       time.Duration
+	SilenceLimit       time.Duration // the member stops when the group has not answered for it
 	RevokeBudget       time.Duration
 	QueueRecords       int
 	MaxWrites          int
