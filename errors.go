@@ -22,6 +22,7 @@ var (
 	ErrRestoreStalled   = stream.ErrRestoreStalled
 	ErrTruncated        = stream.ErrTruncated
 	ErrOffsetMismatch   = stream.ErrOffsetMismatch
+	ErrOtherGroup       = stream.ErrOtherGroup
 	ErrInputChanged     = stream.ErrInputChanged
 	ErrFoldVersion      = stream.ErrFoldVersion
 	ErrCorruptSnapshot  = stream.ErrCorruptSnapshot

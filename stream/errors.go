@@ -44,7 +44,7 @@ var (
 	// ErrClosed: the writer was closed. Open a new one under a new ownership.
 	ErrClosed = errors.New("closed")
 	// ErrTooLarge: a state or record is over the limit that the broker or the topic allows. The
-	// message names key and size. Make the state smaller or raise max.message.bytes.
+	// message names the size, the Key field has the key. Make the state smaller or raise max.message.bytes.
 	ErrTooLarge = errors.New("record is too large")
 	// ErrRestoreStalled: a restore made no progress within its stall timeout. The message has the
 	// diagnosis and the hint has the next step.
@@ -55,13 +55,18 @@ var (
 	// ErrOffsetMismatch: the committed offset and the progress record disagree in a way that no
 	// crash explains. The hint names the start policies to choose from.
 	ErrOffsetMismatch = errors.New("committed offset and progress disagree")
+	// ErrOtherGroup: the snapshot topic was written by a flow of another group. No start policy
+	// overrides this. Choose another snapshot topic.
+	ErrOtherGroup = errors.New("snapshots are another group's")
 	// ErrInputChanged: the input topic is not the one that the state was folded from: it was
 	// recreated or its partition count changed. Rebuild the state, or restore the topic.
 	ErrInputChanged = errors.New("input topic changed")
-	// ErrFoldVersion: the state was folded by another FoldVersion. Choose rebuild or start-empty.
+	// ErrFoldVersion: the state was folded by another FoldVersion. Set it back, or choose
+	// Rebuild to fold the input again.
 	ErrFoldVersion = errors.New("fold version changed")
 	// ErrCorruptSnapshot: a snapshot record cannot be decoded. It is never treated as absent. The
-	// message names topic, partition, offset and key.
+	// message names topic, partition and offset, the Key field has the key. Give a codec that reads old
+	// states, or choose Rebuild to fold the input again.
 	ErrCorruptSnapshot = errors.New("snapshot record cannot be decoded")
 	// ErrNoKey: a record has no key and the flow has no Route. Give a Route, or an OnError policy
 	// that skips.
@@ -129,12 +134,23 @@ func (e *Error) Error() string {
 	if e.TransactionalID != "" {
 		fmt.Fprintf(&b, " transactional id %s", e.TransactionalID)
 	}
-	fmt.Fprintf(&b, ": %v", e.Err)
+	cause, stack, found := strings.Cut(fmt.Sprint(e.Err), StackMark)
+	if e.Hint != "" {
+		cause = strings.TrimRight(cause, ".") // of a broker's message
+	}
+	fmt.Fprintf(&b, ": %s", cause)
 	if e.Hint != "" {
 		fmt.Fprintf(&b, ". Next: %s", e.Hint)
 	}
+	if found {
+		b.WriteString(StackMark + stack)
+	}
 	return b.String()
 }
+
+// StackMark stands before the stack in the text of an error that is a panic. Error puts what follows
+// it last, so that the cause and the next step are not below forty lines of frames.
+const StackMark = "\n\nstack:\n"
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

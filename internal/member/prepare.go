@@ -57,6 +57,9 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		}
 		found.committed = w.committed
 		policy := w.m.cfg.Start
+		if err := w.ours(found.foreign); err != nil {
+			return 0, err
+		}
 		if err := w.usable(ctx, found); err != nil {
 			if !policy.Rebuild || !rebuildCures(err) {
 				return 0, err
@@ -92,12 +95,29 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 	}
 }
 
-// usable returns why the state that was restored must not be folded on, whatever the offsets say.
+// ours refuses a snapshot partition that another group has written to, whatever the start policy.
+// Nothing fences two groups from each other: their transactional ids differ, and each commits an
+// offset of its own. A flow that rebuilt or resumed here would write among the other's states.
+func (w *worker) ours(foreign *fence.Progress) error {
+	if foreign == nil {
+		return nil
+	}
+	return w.located(stream.NewError("start", fmt.Errorf("the snapshot topic %s was written by group %q (member %s, at %s, up to offset %d): %w",
+		w.m.cfg.Snapshots.Topic, foreign.Group, foreign.MemberID, foreign.At.Format(time.RFC3339), foreign.Inputs[0].Next, stream.ErrOtherGroup)).
+		Hinted("a snapshot topic belongs to one group: choose another Snapshots.Topic, whatever the start policy"))
+}
+
+// usable returns why the state that was restored must not be folded on, whatever the offsets say. The
+// fold version comes first: who changes it with the state's format has said so, and a state that the
+// codec cannot read is only what follows.
 func (w *worker) usable(ctx context.Context, f found) error {
+	if err := w.checkFoldVersion(f.progress); err != nil {
+		return err
+	}
 	if f.corrupt != nil {
 		return f.corrupt
 	}
-	return w.checkHistory(ctx, f.progress)
+	return w.checkInput(ctx, f.progress)
 }
 
 // rebuildCures reports whether an error of usable is about the state and not about asking for it.
@@ -124,6 +144,7 @@ func (w *worker) lookAgain(ctx context.Context, look int) error {
 type found struct {
 	witnesses
 	progressAt int64
+	foreign    *fence.Progress // the last one that another group wrote
 	result     snapshot.Result
 	corrupt    error // a state of the present incarnation cannot be decoded
 }
@@ -148,6 +169,9 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 				return w.corrupt(r, err)
 			}
 			f.progress, f.progressAt = &progress, r.Offset
+			if progress.Group != w.m.cfg.Session.Group {
+				f.foreign = f.progress
+			}
 			return nil
 		}
 		s, err := snapshot.Decode(r)
@@ -174,7 +198,7 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 			e.Partition = p
 			call(w.m.hooks, func(h stream.Hooks) func(stream.Stalled) { return h.Stalled }, e)
 		},
-		Logger: w.log,
+		Logger: w.m.cfg.Logger.With("ownership", w.own.Number()), // it adds the partition that it reads
 	})
 	if err != nil {
 		return f, err
@@ -210,6 +234,9 @@ func (w *worker) load(s snapshot.Record, r stream.Record) error {
 }
 
 func (w *worker) corrupt(r stream.Record, err error) error {
+	if inner := (*stream.Error)(nil); errors.As(err, &inner) {
+		err = inner.Err // the engine does not know where the record was read, and this error does
+	}
 	e := stream.NewError("restore", err).At(stream.Partition{Topic: r.Topic, Partition: r.Partition}, r.Offset).
 		Hinted("the codec cannot read what it wrote before: give a codec that reads old states (codec.Versioned), or choose Rebuild to fold the input again")
 	e.Key = r.Key
@@ -296,13 +323,8 @@ func (w *worker) resolveStart(ctx context.Context) (int64, error) {
 	return 0, w.located(stream.NewError("resolve start time", err).Hinted("check that the brokers keep the partition's time index, or choose Earliest or Latest"))
 }
 
-// checkHistory makes sure that the state is of the history that the flow would go on with: of this
-// input and of this fold version. The flow may rebuild after an error that is ErrInputChanged,
-// ErrTruncated or ErrFoldVersion.
-func (w *worker) checkHistory(ctx context.Context, p *fence.Progress) error {
-	if err := w.checkInput(ctx, p); err != nil {
-		return err
-	}
+// checkFoldVersion makes sure that the state is of the history that the flow would go on with (R22).
+func (w *worker) checkFoldVersion(p *fence.Progress) error {
 	if p != nil && p.FoldVersion != w.m.cfg.FoldVersion {
 		return w.located(stream.NewError("start", fmt.Errorf("the state was folded under version %q and the flow has %q: %w",
 			p.FoldVersion, w.m.cfg.FoldVersion, stream.ErrFoldVersion)).

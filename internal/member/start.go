@@ -81,9 +81,22 @@ func mismatch(what, hint string) error {
 	return stream.NewError("start", fmt.Errorf("%s: %w", what, stream.ErrOffsetMismatch)).Hinted("%s", hint)
 }
 
-// disagreement is the error after looking again did not help.
+// disagreement is the error after looking again did not help: the offset is behind the
+// snapshots, or it is the same and of another commit.
 func disagreement(w witnesses) error {
-	return mismatch(fmt.Sprintf("the committed offset %d is behind the snapshots' %d, or written by another transaction, and stays so",
-		w.committed.Next, w.progress.Inputs[0].Next),
-		"somebody reset the group's offset back: reset it to the snapshots' offset, or choose Rebuild")
+	c, p := w.committed, w.progress
+	next := p.Inputs[0].Next
+	if c.Next < next {
+		return mismatch(fmt.Sprintf("the committed offset %d is behind the snapshots' %d, and stays so", c.Next, next),
+			"somebody reset the group's offset back: reset it to the snapshots' offset, or choose Rebuild")
+	}
+	return mismatch(fmt.Sprintf("the committed offset and the snapshots are both at %d, but were written by two transactions "+
+		"(the offset by %s, the snapshots by %s), and stay so", next, witnessName(c.Nonce, c.Sequence), witnessName(p.Nonce, p.Sequence)),
+		"something else commits offsets of this group or writes to the snapshot topic: find it and stop it. Then reset the group's offset "+
+			"to where it is with kafka-consumer-groups.sh to take the snapshots as they are, or choose Rebuild")
+}
+
+// witnessName names a commit as the committed offset's metadata does.
+func witnessName(nonce, sequence uint64) string {
+	return fmt.Sprintf("commit %d of ownership %x", sequence, nonce)
 }

@@ -2,6 +2,7 @@ package member
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/fence"
@@ -69,6 +70,28 @@ func TestDecideCommittedAgainstProgress(t *testing.T) {
 			}
 			if err != nil || v != c.verdict || start != c.start {
 				t.Fatalf("verdict %v at %d, error %v; want %v at %d", v, start, err, c.verdict, c.start)
+			}
+		})
+	}
+}
+
+// The two differences that stay are told apart: each has another cause and another remedy.
+func TestDisagreementSaysWhich(t *testing.T) {
+	t.Parallel()
+	p := &fence.Progress{Inputs: []fence.InputProgress{{Next: 7}}, Nonce: 1, Sequence: 3}
+	for _, c := range []struct {
+		name      string
+		committed fence.Committed
+		says, not string
+	}{
+		{"behind", fence.Committed{Next: 6, Nonce: 1, Sequence: 2}, "offset 6 is behind the snapshots' 7", "transactions"},
+		{"another commit", fence.Committed{Next: 7, Nonce: 9, Sequence: 4}, "both at 7, but were written by two transactions", "behind"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			err := disagreement(witnesses{committed: c.committed, progress: p})
+			if !errors.Is(err, stream.ErrOffsetMismatch) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), c.not) {
+				t.Errorf("error %q, want %q in it and not %q", err, c.says, c.not)
 			}
 		})
 	}

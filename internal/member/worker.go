@@ -115,7 +115,7 @@ func passing(err error) bool {
 	for _, named := range []error{
 		stream.ErrConfig, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized, stream.ErrBrokerTooOld,
 		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch,
-		stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
+		stream.ErrOtherGroup, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
 	} {
 		if errors.Is(err, named) {
 			return false
