@@ -313,7 +313,7 @@ func (g *Group) onLost(_ context.Context, _ *kgo.Client, removed map[string][]in
 	g.session.membershipEnded()
 	lost := g.take(removed)
 	each(lost, func(o *Ownership) {
-		o.Lose(fmt.Errorf("the group no longer knows this member: %w", stream.ErrOwnershipLost))
+		o.Lose(fmt.Errorf("the membership ended, because the group no longer knows this member or its coordinator did not answer: %w", stream.ErrOwnershipLost))
 		g.released(o, true)
 	})
 }

@@ -8,7 +8,7 @@
 //	holdfast_ownerships_granted_total                 partitions granted to this process
 //	holdfast_takeovers_total                          grants that found another's epoch on the transactional id
 //	holdfast_takeover_duration_seconds                takeover and fetch of the stable offset (histogram)
-//	holdfast_ownerships_revoked_total{flushed}        partitions given up; flushed: everything folded was committed
+//	holdfast_ownerships_revoked_total{flushed}        given up in a revoke or at a stop; flushed: everything folded was committed
 //	holdfast_ownerships_lost_total                    partitions lost, nothing flushed
 //	holdfast_revoke_duration_seconds                  from the revoke callback to its return (histogram)
 //	holdfast_restores_total                           restores that reached their target
@@ -22,6 +22,7 @@
 //	holdfast_transactions_refused_total{cause,final}  answers by which the broker refused one; final: the ownership ended
 //	holdfast_snapshot_writes_total                    snapshots and tombstones committed
 //	holdfast_snapshot_bytes_total                     bytes of them
+//	holdfast_step_failures_total{action}              steps that failed; action: stop, skip or retry, as OnError decided
 //	holdfast_outputs_acknowledged_total               output records acknowledged by the broker
 //	holdfast_output_bytes_total                       bytes of them
 //

@@ -9,7 +9,7 @@ import (
 func (m *metrics) hooks() stream.Hooks {
 	return stream.Hooks{
 		Assigned: m.onAssigned, Restoring: m.onRestoring, Restored: m.onRestored, Committed: m.onCommitted,
-		Refused: m.onRefused, Revoked: m.onRevoked, Lost: m.onLost, Stalled: m.onStalled, OutputAcked: m.onOutputAcked,
+		Refused: m.onRefused, Failed: m.onFailed, Revoked: m.onRevoked, Lost: m.onLost, Stalled: m.onStalled, OutputAcked: m.onOutputAcked,
 	}
 }
 
@@ -100,6 +100,10 @@ func (m *metrics) onCommitted(e stream.Committed) {
 
 func (m *metrics) onRefused(e stream.Refused) {
 	m.refused.WithLabelValues(labels(e.Partition, e.Cause, strconv.FormatBool(e.Final))...).Inc()
+}
+
+func (m *metrics) onFailed(e stream.Failed) {
+	m.failures.WithLabelValues(labels(e.Partition, e.Action.String())...).Inc()
 }
 
 func (m *metrics) onRevoked(e stream.Released) {

@@ -35,6 +35,7 @@ type metrics struct {
 	restores, restoreRecords, restoreBytes   *prometheus.CounterVec
 	stalls                                   *prometheus.CounterVec
 	transactions, readBacks, refused         *prometheus.CounterVec
+	failures                                 *prometheus.CounterVec
 	writes, bytes, outputs, outputBytes      *prometheus.CounterVec
 	takeoverTime, revokeTime, restoreTime    *prometheus.HistogramVec
 	transactionTime                          *prometheus.HistogramVec
@@ -96,7 +97,7 @@ func (m *metrics) ownership(counter newCounter, gauge newGauge, histogram newHis
 	m.granted = counter("ownerships_granted_total", "Partitions granted to this process.")
 	m.takeovers = counter("takeovers_total", "Grants that found another's epoch on the partition's transactional id.")
 	m.takeoverTime = histogram("takeover_duration_seconds", "Time of the takeover and of the fetch of the stable committed offset.", requestBuckets)
-	m.revoked = counter("ownerships_revoked_total", "Partitions given up in a revoke, by whether everything folded was committed.", "flushed")
+	m.revoked = counter("ownerships_revoked_total", "Partitions given up in a revoke or as the flow stopped, by whether everything folded was committed.", "flushed")
 	m.lost = counter("ownerships_lost_total", "Partitions lost, with nothing flushed.")
 	m.revokeTime = histogram("revoke_duration_seconds", "Time from the revoke callback to its return.", requestBuckets)
 	m.generation = gauge("generation", "Generation of the consumer group at the grant.")
@@ -121,6 +122,7 @@ func (m *metrics) transaction(counter newCounter, gauge newGauge, histogram newH
 	m.refused = counter("transactions_refused_total", "Transactions refused by the broker, by cause and by whether the ownership ended.", "cause", "final")
 	m.writes = counter("snapshot_writes_total", "Snapshots and tombstones committed.")
 	m.bytes = counter("snapshot_bytes_total", "Bytes of snapshots and tombstones committed.")
+	m.failures = counter("step_failures_total", "Steps that failed, by what the error policy decided.", "action")
 	m.committed = gauge("committed_offset", "Next input offset as committed.")
 	m.outputs = counter("outputs_acknowledged_total", "Output records acknowledged by the broker.")
 	m.outputBytes = counter("output_bytes_total", "Bytes of output records acknowledged by the broker.")

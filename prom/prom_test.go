@@ -29,6 +29,8 @@ func drive(h stream.Hooks) {
 	h.Committed(stream.Committed{Partition: p0, Next: 11, Writes: 1, Bytes: 32, Took: 40 * time.Millisecond, ReadBack: true})
 	h.Refused(stream.Refused{Partition: p0, Cause: "generation", Code: 22, Err: errors.New("refused")})
 	h.Refused(stream.Refused{Partition: p0, Cause: "producer-epoch", Code: 47, Final: true, Err: errors.New("refused")})
+	h.Failed(stream.Failed{Partition: p0, Offset: 8, Attempt: 1, Action: stream.Retry, Err: errors.New("no")})
+	h.Failed(stream.Failed{Partition: p0, Offset: 8, Attempt: 2, Action: stream.Skip, Err: errors.New("no")})
 	h.OutputAcked(stream.OutputAcked{Partition: p0, Count: 3, Bytes: 96})
 }
 

@@ -11,8 +11,9 @@ type Hooks struct {
 	Restored    func(Restored)    // a restore reached its target and folding begins
 	Committed   func(Committed)   // a transaction is known to be committed
 	Refused     func(Refused)     // the broker refused a transaction
-	Revoked     func(Released)    // an ownership ended in a revoke: drained and torn down
-	Lost        func(Released)    // an ownership ended by loss: torn down, nothing flushed
+	Failed      func(Failed)      // a step failed and the error policy has decided
+	Revoked     func(Released)    // an ownership was drained and torn down: in a revoke, or because the flow stops
+	Lost        func(Released)    // an ownership ended by loss: torn down, nothing flushed (see Released)
 	Stalled     func(Stalled)     // a restore makes no progress
 	OutputAcked func(OutputAcked) // outputs were acknowledged by the broker
 }
@@ -68,13 +69,26 @@ type Refused struct {
 	Err       error
 }
 
-// Released tells how an ownership ended.
+// Failed tells that the step of a record failed.
+type Failed struct {
+	Partition Partition
+	Offset    int64
+	Attempt   int    // as RecordError has it
+	Action    Action // what the error policy decided; Stop without one
+	Err       error
+}
+
+// Released tells how an ownership ended. It is lost when the group or the broker took it away, when a
+// transaction's outcome stayed unknown, and when the memory of a partition has to be dropped: a step
+// failed that may have changed a state in place, and there is no Config.Clone. It is not lost when a
+// policy stops the flow at a record: what was folded before the record is committed, and Revoked is
+// called with the cause.
 type Released struct {
 	Partition Partition
 	Ownership int64
 	Took      time.Duration // from the callback to the return
 	Flushed   bool          // everything folded was committed
-	Cause     error         // why it was lost, nil for a plain revoke
+	Cause     error         // why it was lost or why the flow stops; nil for a plain revoke
 }
 
 // Stalled tells that a restore makes no progress.

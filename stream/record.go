@@ -74,9 +74,11 @@ func (a Action) String() string {
 
 // RecordError tells an error policy which record failed, how often and why.
 type RecordError struct {
-	Record   Record
-	Attempt  int  // 1 for the first failure of this record in this ownership
-	Panicked bool // the fold panicked; Err holds the value and the stack
+	Record Record
+	// Attempt is 1 for the first failure of the record. It goes on counting when the failure made the
+	// partition be restored; another process, or a later ownership for another reason, begins with 1.
+	Attempt  int
+	Panicked bool // the fold panicked; Err's text has the value and, after StackMark, the stack
 	Err      error
 }
 

@@ -88,7 +88,11 @@ func (c *Call[S]) Delete() {
 func (c *Call[S]) Emit(m stream.Message) {
 	st := c.current("Emit")
 	if !slices.Contains(st.engine.cfg.Outputs, m.Topic) {
-		if st.err == nil {
+		switch {
+		case st.err != nil:
+		case m.Topic == "":
+			st.err = fmt.Errorf("%w: Message.Topic is empty; name one of Outputs", stream.ErrUndeclaredOutput)
+		default:
 			st.err = fmt.Errorf("%w: %q; add it to Outputs", stream.ErrUndeclaredOutput, m.Topic)
 		}
 		return

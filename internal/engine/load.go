@@ -21,7 +21,7 @@ type Snapshot struct {
 
 // Load takes one snapshot in during restore. Snapshots come in log order: a later one replaces an
 // earlier one of the same key. The error wraps stream.ErrCorruptSnapshot and has the key; the
-// caller adds where the record was read.
+// caller adds where the record was read, and the next step.
 func (e *Engine[S]) Load(s Snapshot) error {
 	if e.started {
 		violated(StartOnce, "Load after Start")
@@ -44,7 +44,7 @@ func (e *Engine[S]) Load(s Snapshot) error {
 		if state, err = e.decode(s.Value); err != nil {
 			err := stream.NewError("restore", fmt.Errorf("%w: %w", stream.ErrCorruptSnapshot, err))
 			err.Key = append([]byte{}, s.Key...)
-			return err.Hinted("check that the codec can read what earlier versions of the program wrote")
+			return err
 		}
 	}
 	if x == nil {

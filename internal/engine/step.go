@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/holdfast-go/holdfast/stream"
@@ -212,21 +211,4 @@ func (e *Engine[S]) route(r stream.Record) (key []byte, ok bool, err error) {
 	}()
 	key, ok = e.cfg.Route(r)
 	return key, ok, nil
-}
-
-// panicError is a panic of user code with the stack it came from.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-// panicked is called while the panic is being recovered, so that the stack is the one of the panic.
-func panicked(v any) error { return &panicError{value: v, stack: debug.Stack()} }
-
-func (p *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
-
-// Unwrap returns the value of the panic if it was an error.
-func (p *panicError) Unwrap() error {
-	err, _ := p.value.(error)
-	return err
 }

@@ -26,7 +26,11 @@ func (m *Member) fetchError(topic string, partition int32, err error) {
 		m.fail(final)
 		return
 	}
-	m.cfg.Logger.Warn("fetch is tried again", "partition", p.String(), "error", err)
+	log := m.cfg.Logger
+	if topic != "" { // else it is about the group or the connection
+		log = log.With("partition", p.String())
+	}
+	log.Warn("fetch is tried again", "error", err)
 }
 
 func (m *Member) finalFetchError(p stream.Partition, err error) error {

@@ -304,12 +304,16 @@ func (m *Member) released(o *fence.Ownership, lost bool) {
 		Partition: o.Partition(), Ownership: o.Number(), Took: time.Since(begin),
 		Flushed: flushed, Cause: o.Cause(),
 	}
-	if lost {
+	stop := w.stopped.Load()
+	switch {
+	case stop != nil: // gone by the worker's own end, with what was folded before it committed
+		e.Cause = *stop
+	case lost:
 		w.tellLost(e)
 		return
 	}
 	w.told.Do(func() {
-		m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took)
+		m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took, "cause", e.Cause)
 		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
 	})
 }

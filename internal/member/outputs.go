@@ -86,7 +86,7 @@ func (o *outputs) answered(origin stream.Record, r *kgo.Record, err error) {
 	case o.err == nil:
 		e := stream.NewError("write output", fmt.Errorf("to topic %s: %w: %w", r.Topic, stream.ErrOutput, err)).
 			At(o.w.own.Partition(), origin.Offset).
-			Hinted("mend the output topic or the ACL (WRITE on topic %s); the flow goes on at this input record", r.Topic)
+			Hinted("mend the output topic or the ACL (WRITE on topic %s); the next run begins at this input record", r.Topic)
 		e.Key = origin.Key
 		o.err = e
 	}

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,9 +51,10 @@ type worker struct {
 	outcome     chan error
 	blocked     time.Time // no record is folded before: the error policy asked for a pause
 
-	doubt   atomic.Bool // a transaction's outcome is unknown: nothing is folded (R5)
-	flushed atomic.Bool // everything folded is committed
-	told    sync.Once   // the end was told to hooks and log
+	doubt   atomic.Bool           // a transaction's outcome is unknown: nothing is folded (R5)
+	flushed atomic.Bool           // everything folded is committed
+	stopped atomic.Pointer[error] // why it stopped by itself, after a flush
+	told    sync.Once             // the end was told to hooks and log
 }
 
 func newWorker(m *Member, o *fence.Ownership) *worker {
@@ -152,9 +154,10 @@ func (w *worker) live() error {
 	err = w.loop()
 	if stop := (*stopError)(nil); errors.As(err, &stop) {
 		// What was folded before the record that stopped us is committed, nothing past it.
-		if flushErr := w.flush(); flushErr != nil && !errors.Is(flushErr, stop.err) {
+		if flushErr := w.flush(); flushErr != nil && !sameFailure(flushErr, stop.err) {
 			return errors.Join(stop.err, flushErr)
 		}
+		w.stopped.Store(&stop.err)
 		return stop.err
 	}
 	return err
@@ -174,6 +177,14 @@ type stopError struct{ err error }
 
 func (e *stopError) Error() string { return e.err.Error() }
 func (e *stopError) Unwrap() error { return e.err }
+
+// sameFailure reports whether a flush met what had stopped the partition: a key that cannot be written
+// is no easier to write the second time, and need not be told twice.
+func sameFailure(a, b error) bool {
+	x, ok := errors.AsType[*stream.Error](a)
+	y, okToo := errors.AsType[*stream.Error](b)
+	return errors.Is(a, b) || ok && okToo && x.Op == y.Op && x.Offset == y.Offset && x.Key != nil && bytes.Equal(x.Key, y.Key)
+}
 
 // loop folds until the ownership is draining or something stops it.
 func (w *worker) loop() error {
@@ -276,6 +287,9 @@ func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
 		action = w.ask(failure)
 	}
 	w.log.Warn("step failed", "offset", r.Offset, "attempt", failure.Attempt, "action", action.String(), "error", failure.Err)
+	call(w.m.hooks, func(h stream.Hooks) func(stream.Failed) { return h.Failed }, stream.Failed{
+		Partition: w.own.Partition(), Offset: r.Offset, Attempt: failure.Attempt, Action: action, Err: failure.Err,
+	})
 	switch action {
 	case stream.Skip:
 		w.m.rememberSkip(w.own.Partition(), r.Offset)
@@ -293,17 +307,33 @@ func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
 		w.blocked = time.Now().Add(retryPause(failure.Attempt))
 		return false, nil
 	}
-	e := stream.NewError("fold", errors.Join(stream.ErrFold, failure.Err)).At(w.own.Partition(), r.Offset).
-		Hinted("correct the fold or the record, or give an OnError policy; the flow goes on at this record")
+	e := stream.NewError("fold", fmt.Errorf("%w: %w", stream.ErrFold, failure.Err)).At(w.own.Partition(), r.Offset).
+		Hinted("%s; the next run begins at this record", w.remedy(failure.Err))
 	e.Key, e.Group = r.Key, w.m.cfg.Session.Group
 	return false, &stopError{e}
+}
+
+// remedy is the next step after a record whose failure stops the partition.
+func (w *worker) remedy(err error) string {
+	asked := w.m.cfg.OnError != nil
+	switch {
+	case errors.Is(err, stream.ErrNoKey) && asked:
+		return "give the flow a Route, or have OnError return Skip for such records"
+	case errors.Is(err, stream.ErrNoKey):
+		return "give the flow a Route, or an OnError policy that skips such records"
+	case errors.Is(err, stream.ErrUndeclaredOutput):
+		return "correct the topic that the fold emits to, or add it to Outputs"
+	case asked:
+		return "OnError returned Stop: correct the fold or the record, or have OnError return Skip"
+	}
+	return "correct the fold or the record, or give an OnError policy that skips or retries"
 }
 
 // ask calls the error policy. One that panics has not decided: the partition stops with both errors.
 func (w *worker) ask(failure *stream.RecordError) (action stream.Action) {
 	defer func() {
 		if v := recover(); v != nil {
-			failure.Err = errors.Join(failure.Err, fmt.Errorf("the error policy panicked: %v", v))
+			failure.Err = fmt.Errorf("the error policy panicked: %v, about: %w", v, failure.Err)
 			action = stream.Stop
 		}
 	}()
