@@ -161,7 +161,7 @@ func CheckSnapshotTopic(ctx context.Context, cl *kgo.Client, topic string, parti
 	bootstrap := Bootstrap(cl)
 	switch {
 	case !f.Exists:
-		return f, unusable(topic, "it does not exist").Hinted("create it: %s", createCommand(cl, topic, partitions, int16(min(f.Brokers, 3)), compacted(f.Brokers)))
+		return f, unusable(topic, "it does not exist").Hinted("create it: %s (a flow does it by itself with Snapshots.Create)", createCommand(cl, topic, partitions, int16(min(f.Brokers, 3)), compacted(f.Brokers)))
 	case f.CleanupPolicy != "compact":
 		return f, unusable(topic, "its cleanup.policy is %q, and Kafka would delete snapshots of keys that do not change", f.CleanupPolicy).
 			Hinted("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config cleanup.policy=compact "+
