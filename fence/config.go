@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,15 +55,40 @@ type Config struct {
 	// FoldVersion and Incarnation are written into the progress records.
 	FoldVersion string
 	Incarnation uint32
-	// Features of the cluster, for components of this module that open many writers. Zero: Open looks
-	// them up, which asks every broker.
-	Features wire.Features
+	// Features of the cluster, from LookupFeatures, for who opens many writers. Zero: Open looks them
+	// up, which asks every broker.
+	Features Features
 	// Unknown, if not nil, is called when the outcome of a transaction became unknown, before it is
 	// read back, once a transaction. The caller must not fold until the call that waits for that
 	// transaction returns: what it would fold on may turn out not to be committed.
 	Unknown func(error)
 	Hooks   []stream.Hooks // Committed and Refused are called
 	Logger  *slog.Logger   // nil: discard
+}
+
+// Features are the facts about a cluster that decide how a transaction is spoken.
+type Features struct {
+	// TransactionVersion is the finalized feature transaction.version; 0: the cluster has none.
+	TransactionVersion int16
+	// TxnOffsetCommit is the least of the newest versions of TxnOffsetCommit that the brokers speak.
+	TxnOffsetCommit int16
+	// Brokers is the number of brokers that answered; 0: nobody was asked.
+	Brokers int
+}
+
+// LookupFeatures asks every broker of the cluster for Config.Features. They change with an upgrade of
+// the cluster alone: one look-up is enough for all writers of a process. It fails if no broker answers.
+func LookupFeatures(ctx context.Context, k kafka.Config) (Features, error) {
+	cl, err := k.Client()
+	if err != nil {
+		return Features{}, err
+	}
+	defer cl.Close()
+	f, err := wire.LookupFeatures(ctx, cl)
+	if err != nil {
+		return Features{}, stream.NewError("look features up", kafka.Explain(err))
+	}
+	return Features(f), nil
 }
 
 func (c Config) resolved() (Config, error) {

@@ -72,7 +72,14 @@ func (s Session) WithDefaults() Session {
 
 // NewClient makes the member's client, once a Group. It sets the group, the timings, the callbacks,
 // DisableAutoCommit, BlockRebalanceOnPoll and NoResetOffset; options that touch these are refused
-// with ErrReservedOption. Call AllowRebalance after each poll. ctx carries values only; ending it
+// with ErrReservedOption. Call AllowRebalance after each poll.
+//
+// The client never chooses where to start, since only the caller knows what its states cover: give it
+// the offset by SetOffsets inside assigned, which is before it fetches, or between two polls. It is
+// the Next that Open found, or, where that is -1, a start of the caller's own. Without SetOffsets the
+// client fetches from the committed offset, and a group without one polls for ever and gets nothing.
+//
+// ctx carries values only; ending it
 // does not close the client.
 func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts ...kgo.Opt) (*kgo.Client, error) {
 	if s.Group == "" {

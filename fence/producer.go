@@ -117,7 +117,9 @@ func (k *cluster) open(ctx context.Context) (producer, error) {
 	}
 	g.seal()
 	if k.c.Features.Brokers == 0 {
-		if k.c.Features, err = wire.LookupFeatures(ctx, cl); err != nil {
+		found, err := wire.LookupFeatures(ctx, cl)
+		k.c.Features = Features(found)
+		if err != nil {
 			t.close()
 			return nil, err
 		}
@@ -174,7 +176,7 @@ func (t *txn) init(ctx context.Context) error {
 
 func (t *txn) fresh() bool { return t.epoch == 0 }
 
-func (t *txn) reusable() bool { return t.c.Features.Fenced() }
+func (t *txn) reusable() bool { return wire.Features(t.c.Features).Fenced() }
 
 func (t *txn) begin() error {
 	if err := t.cl.BeginTransaction(); err != nil {
@@ -280,7 +282,7 @@ func (t *txn) bind(ctx context.Context, tok Token, o Offset, metadata string) er
 	if !rule.On(t.base, rule.FencedBinding) {
 		b.MemberID, b.Generation, b.InstanceID = "", -1, ""
 	}
-	return wire.BindOffset(ctx, t.cl, b, t.c.Features.AddOffsets())
+	return wire.BindOffset(ctx, t.cl, b, wire.Features(t.c.Features).AddOffsets())
 }
 
 // end waits for the broker's answer until ctx ends or the client is closed; a wait that is cut leaves

@@ -74,6 +74,9 @@ type source interface {
 	DescribeCommand() string
 }
 
+// Restore is what a flow restores by: it diagnoses stalls and tells progress. For the states of a loop of
+// one's own, fence.Restore is simpler.
+//
 // Restore hands all committed records of the partition to c.Each, up to the high watermark captured
 // at the call.
 //

@@ -14,7 +14,7 @@ func (m *Member) openFenced(ctx context.Context, w *worker) (store, fence.Commit
 		Input: p, InputTopicID: m.cfg.Input.ID, InputPartitions: m.cfg.Input.Partitions,
 		Progress:  stream.Partition{Topic: m.cfg.Snapshots.Topic, Partition: p.Partition},
 		MaxWrites: m.cfg.MaxWrites, MaxBytes: m.cfg.MaxBytes, MaxRecordBytes: m.cfg.Snapshots.MaxMessageBytes, TransactionTimeout: m.cfg.TransactionTimeout,
-		FoldVersion: m.cfg.FoldVersion, Features: m.cfg.Features,
+		FoldVersion: m.cfg.FoldVersion, Features: fence.Features(m.cfg.Features),
 		Unknown: func(error) { w.doubt.Store(true) },
 		Hooks:   m.cfg.Hooks, Logger: w.m.cfg.Logger, // it adds partition and ownership itself
 	})
