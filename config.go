@@ -70,7 +70,8 @@ type Config[S any] struct {
 	// OnError decides about a record whose step failed. nil: stream.Stop. It is called from the
 	// partition's goroutine and may block; ctx ends with the ownership.
 	OnError func(ctx context.Context, e *stream.RecordError) stream.Action
-	// Clone returns a deep copy of a state. It is wanted where S holds references (maps, slices,
+	// Clone returns a deep copy of a state. It is called when a fold asks for the state (Key.State), once
+	// a step, from the partition's goroutine, and not at all for an S without references. It is wanted where S holds references (maps, slices,
 	// pointers): without it a failed step makes the partition drop its memory and restore, since the
 	// fold may have changed what it was given.
 	Clone func(S) S

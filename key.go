@@ -16,8 +16,11 @@ type Key[S any] struct {
 // Bytes returns the key. It may be kept, not changed.
 func (k *Key[S]) Bytes() []byte { return k.call.Bytes() }
 
-// State returns the state of the key as it is within this step, and whether there is one. A state
-// that holds references must not be changed in place unless it is then Set.
+// State returns the state of the key as it is within this step, and whether there is one. Where S
+// holds references it may be changed in place: if the step succeeds the change is kept, and the next
+// snapshot has it, also without a Set; if it fails, the copy that Config.Clone made is dropped, and
+// without Clone the partition is restored. What S itself holds, as a field of a struct, is a copy, and
+// a change of it needs a Set.
 func (k *Key[S]) State() (s S, ok bool) { return k.call.State() }
 
 // Set makes s the state of the key. It is kept in memory at once and written with the next snapshot

@@ -13,7 +13,7 @@ import (
 // Claim is one promise about one hop.
 type Claim struct {
 	Hop       string // what goes from where to where, as "topic → state"
-	Component string // the package that does it, as "flow"
+	Component string // the part of Holdfast that does it: ComponentFlow
 	Guarantee string // the setting that it holds under; "" if the component has only one
 	Statement string // what is promised
 	Crash     string // the crash or fault that it holds across
@@ -27,7 +27,7 @@ const (
 	HopTopicTopic = "topic → topic"
 )
 
-// The components that have claims.
+// ComponentFlow is a flow of the root package, the component that all claims are about.
 const ComponentFlow = "flow"
 
 // The guarantees of a flow, as its configuration names them.

@@ -41,7 +41,7 @@ type Config struct {
 	// TLS, if not nil, is used for every connection. A ServerName of "" means the host that is
 	// dialed. nil: plaintext.
 	TLS *tls.Config
-	// SASL, if not nil, authenticates every connection: see PLAIN, SCRAM and OAuth in this package,
+	// SASL, if not nil, authenticates every connection: see Config.WithSASL, OAuthClient, OAuthToken and OAuthTokenFile,
 	// or any mechanism of franz-go.
 	SASL sasl.Mechanism
 	// Opts are raw client options, applied to every client that any component makes. An option that
