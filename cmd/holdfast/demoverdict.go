@@ -38,7 +38,7 @@ func (a *app) printVerdict(f demoFlags, r demo.Result, d demo.Details) error {
 	row("lost", r.Lost, lostSays(d))
 	row("repeated", r.Repeated, repeatedSays(d))
 	row("outputs", d.Audit.Outputs, fmt.Sprintf("for %d events; repeats are allowed (at-least-once)", r.Events))
-	row("time", fmt.Sprintf("%.1f s", d.Took.Seconds()), "from the first broker to the last record read")
+	row("time", fmt.Sprintf("%.1f s", d.Took.Seconds()), "with the faults and the check")
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -68,11 +68,11 @@ func total(by map[string]int) (n int) {
 	return n
 }
 
-// refusedSays tells which refusals are counted. Without the fence only the offsets are refused to a
-// stale process: the group checks them, and nobody its snapshots.
+// refusedSays tells which refusals are counted. Without the fence the group checks the offsets of a
+// stale process, and nobody its snapshots.
 func (f demoFlags) refusedSays() string {
 	if f.plain {
-		return "writes of a stopped or killed process refused; nobody checks its snapshots"
+		return "writes of a stopped or killed process; nobody checks its snapshots"
 	}
 	return "writes of a stopped, killed or expelled process, seen on the wire"
 }
@@ -80,17 +80,17 @@ func (f demoFlags) refusedSays() string {
 // lostSays tells what kinds of loss make up the number.
 func lostSays(d demo.Details) string {
 	return kinds("events that are not in the state, or whose output never came",
-		kind{d.Audit.Missing, "missing from the final states"},
+		kind{d.Audit.Missing, "not in the state"},
 		kind{d.Audit.Unfolded, "never folded"},
 		kind{d.Audit.Silent, "folded without an output"},
-		kind{d.Audit.Forgotten, "missing from a state as an output showed it"})
+		kind{d.Audit.Forgotten, "missing from a state that an output shows"})
 }
 
 // repeatedSays tells what kinds of repetition make up the number.
 func repeatedSays(d demo.Details) string {
 	return kinds("events that were folded twice into it",
-		kind{d.Audit.Twice, "folded twice into the final states"},
-		kind{d.Audit.Shown, "twice in a state as an output showed it"})
+		kind{d.Audit.Twice, "folded twice into the state"},
+		kind{d.Audit.Shown, "twice in a state that an output shows"})
 }
 
 // kind is how many events had one kind of damage.
@@ -100,7 +100,7 @@ type kind struct {
 }
 
 // kinds lists those that there were. An event can have several, so that they can add up to more than
-// the number of events, which is said where it can puzzle.
+// the number of events.
 func kinds(none string, all ...kind) string {
 	var parts []string
 	for _, k := range all {
@@ -114,7 +114,7 @@ func kinds(none string, all ...kind) string {
 	case 1:
 		return parts[0]
 	}
-	return strings.Join(parts, ", ") + " (an event can be in several)"
+	return strings.Join(parts, ", ") + " (an event can be in several of these)"
 }
 
 func printFindings(w io.Writer, d demo.Details) {
@@ -158,7 +158,7 @@ func (a *app) verdictLine(f demoFlags, r demo.Result, s demo.Schedule) string {
 	switch {
 	case f.plain && damaged:
 		return say(red, "CORRUPTED", ", as expected without the fence: a stopped owner's old snapshot lay over newer ones, "+
-			"and the next owner went on from it. "+a.name()+" demo meets such a process with the fence.")
+			"and the next owner went on from it. Without --plain the demo meets such a process with the fence.")
 	case f.plain:
 		return say(red, "NOT SHOWN", ": the flow ran without the fence and took no damage this time.")
 	case f.sabotage != "" && damaged:

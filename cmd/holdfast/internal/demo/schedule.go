@@ -98,7 +98,7 @@ func Schedules() []Schedule {
 			Name: "applied-skip", Without: []rule.Name{rule.AppliedSkip},
 			Rule:    "a replay skips what a key has applied",
 			About:   "A process is killed between a snapshot and the commit of its offset",
-			Breaks:  "the next owner folds events again that the restored states have in them already, and its outputs show them twice. A course that a graduation ended early lacks what came before",
+			Breaks:  "the next owner folds events again that a restored state has in it already (repeated); where a graduation is among them, a course that has begun since is cleared (lost)",
 			members: 2, timing: lagging,
 			faults: func(ctx context.Context, r *run) error { return r.killAhead(ctx, "a snapshot", foldedAhead) },
 		},
