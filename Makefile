@@ -59,6 +59,7 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	done
 
 demo: ## show a stale writer refused, on the embedded broker
+	@echo "== building holdfast (the first time, about half a minute)"
 	@go run ./cmd/holdfast demo
 
 example-flights: ## run the flights example

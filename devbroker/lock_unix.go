@@ -4,7 +4,6 @@ package devbroker
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 )
@@ -18,7 +17,7 @@ func lock(path string) (unlock func() error, err error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("another broker uses it: %w", err)
+			err = errors.New("another broker uses it")
 		}
 		return nil, errors.Join(err, f.Close())
 	}

@@ -45,7 +45,15 @@ refused at least one stale write.
 With --plain the flow runs without the fence, under faults that damage it then:
 the demo exits with 0 only if it showed the damage. With --sabotage one rule of
 the library is switched off, under faults that this rule is for: the demo has to
-fail, since one that cannot fail shows nothing. The rules:
+fail, since one that cannot fail shows nothing.
+
+--json prints events, keys, takeovers, refused, lost, repeated, seed and ok. "ok"
+says whether the state was right and, but for --plain and --sabotage, a stale
+write was refused; the exit code says whether the run went as it has to. With
+--plain, damage is "ok":false and exit 0; with --sabotage, "ok":false and exit 1.
+"refused" counts what stopped, killed or expelled processes were refused.
+
+The rules of --sabotage:
 ` + ruleList(),
 		Example: `  holdfast demo
   holdfast demo --json --seed 42
@@ -111,7 +119,11 @@ func (f demoFlags) options() (demo.Options, error) {
 		}
 	}
 	if chosen > 1 {
-		return o, usage("choose one", "--plain, --sabotage and --schedule exclude each other")
+		names := "--plain and --sabotage exclude each other"
+		if f.schedule != "" {
+			names = "--schedule excludes --plain and --sabotage"
+		}
+		return o, usage("choose one", "%s", names)
 	}
 	if f.events < demoEventsMin {
 		return o, usage(fmt.Sprintf("--events %d", demoEventsMin), "--events %d: too few for the faults to fall among them", f.events)

@@ -31,7 +31,7 @@ func (a *app) demoDisplay(o demo.Options) *demoDisplay {
 	if terminal(a.stderr) {
 		d.bar = progressbar.NewOptions(o.Events,
 			progressbar.OptionSetWriter(a.stderr),
-			progressbar.OptionSetWidth(12),
+			progressbar.OptionSetWidth(6),
 			progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionSetPredictTime(false),
 			progressbar.OptionShowDescriptionAtLineEnd(),
@@ -70,9 +70,7 @@ func (d *demoDisplay) Note(line string) {
 func (d *demoDisplay) Progress(p demo.Progress) {
 	if d.bar != nil {
 		d.bar.ChangeMax(max(p.Wanted, p.Made))
-		// It has to fit into 80 columns: a line that wraps is not cleared.
-		d.bar.Describe(fmt.Sprintf("%d/%d folded | %s | takeovers %d | refused %d",
-			p.Folded, p.Made, p.Members, p.Takeovers, p.Refused))
+		d.bar.Describe(progressText(p))
 		_ = d.bar.Set(min(p.Folded, max(p.Wanted, p.Made)-1))
 		return
 	}
@@ -80,8 +78,12 @@ func (d *demoDisplay) Progress(p demo.Progress) {
 		return
 	}
 	d.last = time.Now()
-	fmt.Fprintf(d.to, "         %d of %d folded | %s | takeovers %d | refused %d\n",
-		p.Folded, p.Made, p.Members, p.Takeovers, p.Refused)
+	fmt.Fprintf(d.to, "         %s\n", progressText(p))
+}
+
+// progressText has to fit beside the bar into 60 columns: a line that wraps is not cleared.
+func progressText(p demo.Progress) string {
+	return fmt.Sprintf("%d folded, %d of %d made, %d refused", p.Folded, p.Made, max(p.Wanted, p.Made), p.Refused)
 }
 
 func (d *demoDisplay) stop() {

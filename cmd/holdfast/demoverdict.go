@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -20,80 +21,105 @@ const (
 	plain = "\x1b[0m"
 )
 
-// printVerdict prints the table, what was found, the claim and how to run the same again.
+// printVerdict prints the table, what was found, what was promised and how to run the same again.
 func (a *app) printVerdict(f demoFlags, r demo.Result, d demo.Details) error {
 	w := a.stdout
 	fmt.Fprintf(w, "\nA reader outside the members has recomputed every key from the input:\n\n")
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var rows strings.Builder
+	table := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)
 	row := func(name string, value any, says string) { fmt.Fprintf(table, "  %s\t%v\t%s\n", name, value, says) }
 	row("events", r.Events, "in the input")
 	row("keys", r.Keys, "compared, event by event")
-	row("takeovers", r.Takeovers, "initialisations that found another's epoch")
-	row("refused", r.Refused, "stale writes that the broker refused, seen on the wire")
+	row("takeovers", r.Takeovers, "partitions that a process took over from another one")
+	row("refused", r.Refused, f.refusedSays())
+	if n := total(d.Rightful); n > 0 {
+		row("resent", n, "refused to running owners in a rebalance, who resend or let go")
+	}
 	row("lost", r.Lost, lostSays(d))
 	row("repeated", r.Repeated, repeatedSays(d))
 	row("outputs", d.Audit.Outputs, fmt.Sprintf("for %d events; repeats are allowed (at-least-once)", r.Events))
-	row("time", fmt.Sprintf("%.1f s", d.Took.Seconds()), "")
+	row("time", fmt.Sprintf("%.1f s", d.Took.Seconds()), "with the faults and the check")
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	margin := strings.Index(rows.String(), "in the input")
+	for line := range strings.Lines(rows.String()) {
+		fmt.Fprintln(w, indent(strings.TrimRight(line, "\n"), margin, textColumns))
+	}
 	printFindings(w, d)
-	fmt.Fprintf(w, "\n%s\n", wrap(a.verdictLine(f, r), textColumns))
+	fmt.Fprintf(w, "\n%s\n", wrap(a.verdictLine(f, r, d.Schedule), textColumns))
 	if f.sabotage == "" {
-		for _, c := range d.Claims {
-			fmt.Fprintf(w, "\n%s\n", wrap(c.String(), textColumns))
-		}
+		fmt.Fprintln(w, "What is promised, across which crash, and where it ends: README.md, Guarantees.")
 	}
 	if f.keep != "" {
-		fmt.Fprintf(w, "\nThe broker's data is kept: holdfast broker --data %s\n", f.keep)
+		fmt.Fprintf(w, "\nThe broker's data is kept: %s broker --data %s\n", a.name(), f.keep)
 	}
-	_, err := fmt.Fprintf(w, "\nThe same input and faults again: %s\n", f.again(r))
+	_, err := fmt.Fprintf(w, "\nThe same input and faults again:\n  %s %s\n", a.name(), f.again(r))
 	return err
+}
+
+// name is how this program can be run again.
+func (a *app) name() string { return cmp.Or(a.program, "holdfast") }
+
+func total(by map[string]int) (n int) {
+	for _, count := range by {
+		n += count
+	}
+	return n
+}
+
+// refusedSays tells which refusals are counted. Without the fence the group checks the offsets of a
+// stale process, and nobody its snapshots.
+func (f demoFlags) refusedSays() string {
+	if f.plain {
+		return "writes of a stopped or killed process; nobody checks its snapshots"
+	}
+	return "writes of a stopped, killed or expelled process, seen on the wire"
 }
 
 // lostSays tells what kinds of loss make up the number.
 func lostSays(d demo.Details) string {
-	var kinds []string
-	for _, k := range []struct {
-		n    int
-		says string
-	}{
-		{d.Audit.Missing, "not in the state"},
-		{d.Audit.Unfolded, "never folded"},
-		{d.Audit.Silent, "folded without an output"},
-		{d.Audit.Forgotten, "missing from a state that an output shows"},
-	} {
-		if k.n > 0 {
-			kinds = append(kinds, fmt.Sprintf("%d %s", k.n, k.says))
-		}
-	}
-	if len(kinds) == 0 {
-		return "events that are not in the state, or whose output never came"
-	}
-	return strings.Join(kinds, "; ")
+	return kinds("events that are not in the state, or whose output never came",
+		kind{d.Audit.Missing, "not in the state"},
+		kind{d.Audit.Unfolded, "never folded"},
+		kind{d.Audit.Silent, "folded without an output"},
+		kind{d.Audit.Forgotten, "missing from a state that an output shows"})
 }
 
+// repeatedSays tells what kinds of repetition make up the number.
 func repeatedSays(d demo.Details) string {
-	var kinds []string
-	if d.Audit.Twice > 0 {
-		kinds = append(kinds, fmt.Sprintf("%d folded twice into the state", d.Audit.Twice))
+	return kinds("events that were folded twice into it",
+		kind{d.Audit.Twice, "folded twice into the state"},
+		kind{d.Audit.Shown, "twice in a state that an output shows"})
+}
+
+// kind is how many events had one kind of damage.
+type kind struct {
+	n    int
+	says string
+}
+
+// kinds lists those that there were. An event can have several, so that they can add up to more than
+// the number of events.
+func kinds(none string, all ...kind) string {
+	var parts []string
+	for _, k := range all {
+		if k.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", k.n, k.says))
+		}
 	}
-	if d.Audit.Shown > 0 {
-		kinds = append(kinds, fmt.Sprintf("%d twice in a state that an output shows", d.Audit.Shown))
+	switch len(parts) {
+	case 0:
+		return none
+	case 1:
+		return parts[0]
 	}
-	if len(kinds) == 0 {
-		return "events that were folded twice into it"
-	}
-	return strings.Join(kinds, "; ")
+	return strings.Join(parts, ", ") + " (an event can be in several of these)"
 }
 
 func printFindings(w io.Writer, d demo.Details) {
-	if len(d.Refusals) > 0 {
-		fmt.Fprintln(w, "\nRefused by the broker:")
-		for _, what := range slices.Sorted(maps.Keys(d.Refusals)) {
-			fmt.Fprintf(w, "  %d × %s\n", d.Refusals[what], what)
-		}
-	}
+	printRefusals(w, "Refused by the broker to stopped, killed or expelled processes:", d.Refusals)
+	printRefusals(w, "Refused to running owners in a rebalance:", d.Rightful)
 	if len(d.Audit.Examples) > 0 || len(d.Audit.Lag) > 0 {
 		fmt.Fprintln(w, "\nFound, among others:")
 		for _, line := range d.Audit.Examples {
@@ -111,7 +137,17 @@ func printFindings(w io.Writer, d demo.Details) {
 	}
 }
 
-func (a *app) verdictLine(f demoFlags, r demo.Result) string {
+func printRefusals(w io.Writer, title string, by map[string]int) {
+	if len(by) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", title)
+	for _, what := range slices.Sorted(maps.Keys(by)) {
+		fmt.Fprintf(w, "  %d × %s\n", by[what], what)
+	}
+}
+
+func (a *app) verdictLine(f demoFlags, r demo.Result, s demo.Schedule) string {
 	damaged := r.Lost > 0 || r.Repeated > 0
 	say := func(color, word, text string) string {
 		if a.color(a.stdout) {
@@ -122,22 +158,24 @@ func (a *app) verdictLine(f demoFlags, r demo.Result) string {
 	switch {
 	case f.plain && damaged:
 		return say(red, "CORRUPTED", ", as expected without the fence: a stopped owner's old snapshot lay over newer ones, "+
-			"and the next owner went on from it. holdfast demo meets the same with the fence.")
+			"and the next owner went on from it. Without --plain the demo meets such a process with the fence.")
 	case f.plain:
 		return say(red, "NOT SHOWN", ": the flow ran without the fence and took no damage this time.")
 	case f.sabotage != "" && damaged:
-		return say(red, "FAILED", ", as it has to: without the rule "+f.sabotage+" states or outputs are not what the input gives.")
+		return say(red, "FAILED", ", as it has to. Without the rule "+f.sabotage+" "+cmp.Or(s.Breaks, "states are not what the input gives")+".")
 	case f.sabotage != "" && r.OK:
 		return say(red, "NO DAMAGE", ", although the rule "+f.sabotage+" was switched off: this run proves nothing about it.")
 	case r.OK:
 		return say(green, "OK", ": every event is in the state once; no stale write landed.")
+	case !damaged && r.Refused == 0:
+		return say(red, "FAILED", ": no stale write was refused, so that nothing was shown.")
 	}
-	return say(red, "FAILED", ": the state is not what the input gives, or nothing was shown.")
+	return say(red, "FAILED", ": the state is not what the input gives.")
 }
 
-// again is the command line that makes the same run.
+// again are the arguments that make the same run.
 func (f demoFlags) again(r demo.Result) string {
-	line := fmt.Sprintf("holdfast demo --seed %d", r.Seed)
+	line := fmt.Sprintf("demo --seed %d", r.Seed)
 	if f.events != demoEvents {
 		line += fmt.Sprintf(" --events %d", f.events)
 	}

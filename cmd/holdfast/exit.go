@@ -66,6 +66,10 @@ func printError(w io.Writer, command string, err error) {
 	if try == "" && errors.As(err, &e) && e.Hint != "" {
 		cause, try = strings.Replace(cause, ". Next: "+e.Hint, "", 1), e.Hint
 	}
+	// A hint of the library can begin with why it happened: that is a cause, and nothing to try.
+	if why, what, ok := strings.Cut(try, ": "); ok && strings.HasPrefix(what, "check ") {
+		cause, try = cause+" ("+why+")", what
+	}
 	fmt.Fprintf(w, "%s: %s\n", command, cause)
 	if try != "" {
 		fmt.Fprintf(w, "Try: %s\n", try)

@@ -6,9 +6,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -17,17 +19,29 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	code := make(chan int, 1)
 	go func() { code <- run(ctx, os.LookupEnv, os.Args[1:], os.Stdin, os.Stdout, os.Stderr) }()
-	for interrupted := false; ; interrupted = true {
+	os.Exit(await(code, signals, func() { cancel(errInterrupted) }))
+}
+
+// repeatWithin is how soon after the first a signal is the same one: timeout(1) and terminals send it to
+// the process and to its group.
+const repeatWithin = time.Second
+
+// await returns the exit code of the command, which the first signal interrupts. Whoever asks a second
+// time does not want to wait for a clean end. Child processes end because their standard input does.
+func await(code <-chan int, signals <-chan os.Signal, interrupt func()) int {
+	var first time.Time
+	for {
 		select {
 		case c := <-code:
-			os.Exit(c)
+			return c
 		case <-signals:
-			if interrupted {
-				// Whoever asks a second time does not want to wait for a clean end. Child processes
-				// end because their standard input does.
-				os.Exit(exitInterrupted)
+			if first.IsZero() {
+				first = time.Now()
+				interrupt()
+			} else if time.Since(first) >= repeatWithin {
+				fmt.Fprintln(os.Stderr, "holdfast: interrupted again: ended at once, and a temporary directory may be left")
+				return exitInterrupted
 			}
-			cancel(errInterrupted)
 		}
 	}
 }

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +22,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	connection     connection
+	program        string // how this program was run: "holdfast", a path, or go run
 	json           bool
 	noColor        bool
 	verbose        int
@@ -28,7 +32,7 @@ type app struct {
 // run runs one command line and returns its exit code. It is main without the process; lookup is
 // os.LookupEnv or stands for it.
 func run(ctx context.Context, lookup func(string) (string, bool), args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{lookup: lookup, stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{lookup: lookup, stdin: stdin, stdout: stdout, stderr: stderr, program: programName(os.Args[0])}
 	root := a.root()
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
@@ -86,10 +90,67 @@ reached or does not permit it, 4 interrupted.`,
 	flags.BoolVar(&a.noColor, "no-color", false, "print no colours (NO_COLOR does the same)")
 	flags.CountVarP(&a.verbose, "verbose", "v", "log to standard error; twice: in detail")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage(c.CommandPath()+" --help", "%w", err)
+		return usage(c.CommandPath()+" --help", "%w", plainFlagError(err))
 	})
 	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.brokerCommand(), a.versionCommand())
+	root.Version = readBuild().Version
+	root.SetVersionTemplate(readBuild().String())
+	root.InitDefaultCompletionCmd("completion")
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args = knownCommand
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
+	hideConnection(root)
 	return root
+}
+
+// hideConnection leaves the connection flags out of the help of commands that connect to nothing.
+func hideConnection(root *cobra.Command) {
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		top := c
+		for top.HasParent() && top.Parent() != root {
+			top = top.Parent()
+		}
+		var only connection
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		only.register(flags)
+		flags.VisitAll(func(f *pflag.Flag) {
+			meant := top == root || top.Name() == "demo" || top.Name() == "broker" && strings.HasPrefix(f.Name, "sasl-")
+			root.PersistentFlags().Lookup(f.Name).Hidden = !meant
+		})
+		help(c, args)
+	})
+}
+
+// plainFlagError says what is wrong with a flag's number without naming the function that read it.
+func plainFlagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &invalid) || !errors.As(err, &number) {
+		return err
+	}
+	why := "not a whole number"
+	switch {
+	case errors.Is(number, strconv.ErrRange):
+		why = "out of range"
+	case number.Func == "ParseUint":
+		why += " from 0 on"
+	case number.Func == "ParseBool":
+		why = "neither true nor false"
+	}
+	return fmt.Errorf("--%s %s: %s", invalid.GetFlag().Name, invalid.GetValue(), why)
+}
+
+// programName is how the program that was started as path can be started again. What go run builds is
+// gone when it ends.
+func programName(path string) string {
+	if strings.Contains(filepath.ToSlash(path), "/go-build") {
+		return "go run ./cmd/holdfast"
+	}
+	return path
 }
 
 // nearby is how many letters a misspelt command may differ by from the one that is suggested.

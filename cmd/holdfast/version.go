@@ -47,6 +47,19 @@ func readBuild() build {
 	return b
 }
 
+// String is what people are told.
+func (b build) String() string {
+	revision := ""
+	if b.Revision != "" {
+		revision = fmt.Sprintf(" (%.12s", b.Revision)
+		if b.Modified {
+			revision += ", modified"
+		}
+		revision += ")"
+	}
+	return fmt.Sprintf("holdfast %s%s\n%s %s, franz-go %s\n", b.Version, revision, b.Go, b.Platform, b.FranzGo)
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -57,15 +70,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if a.json {
 				return json.NewEncoder(a.stdout).Encode(b)
 			}
-			fmt.Fprintf(a.stdout, "holdfast %s", b.Version)
-			if b.Revision != "" {
-				fmt.Fprintf(a.stdout, " (%.12s", b.Revision)
-				if b.Modified {
-					fmt.Fprint(a.stdout, ", modified")
-				}
-				fmt.Fprint(a.stdout, ")")
-			}
-			_, err := fmt.Fprintf(a.stdout, "\n%s %s, franz-go %s\n", b.Go, b.Platform, b.FranzGo)
+			_, err := fmt.Fprint(a.stdout, b)
 			return err
 		},
 	}

@@ -23,10 +23,9 @@ func (r *run) killInTransaction(ctx context.Context) error {
 	}
 	partition := victim.tap.endedPartition(hold.Caught()[0])
 	after := r.journal.mark()
-	if err := victim.end(kill); err != nil {
+	if err := victim.kill(); err != nil {
 		return err
 	}
-	victim.tap.Cut(nil) // what was held is lost with the process
 	r.note("%s killed (SIGKILL) in mid-transaction: partition %d written, not committed", victim.name, partition)
 	next, err := r.startMember()
 	if err != nil {
@@ -55,7 +54,7 @@ func (r *run) stopPastSession(ctx context.Context) error {
 	}
 	partition := committedPartition(hold.Caught()[0])
 	after := r.journal.mark()
-	if err := suspend(victim.cmd.Process); err != nil {
+	if err := victim.suspend(); err != nil {
 		return err
 	}
 	r.note("%s stopped (SIGSTOP) with a write to partition %d on its way", victim.name, partition)

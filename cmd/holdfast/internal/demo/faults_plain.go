@@ -31,7 +31,7 @@ func (r *run) overwrite(ctx context.Context) error {
 	partition := producedPartitions(old.Caught()[0], snapshots)[0]
 	from := r.generator.end()[partition]
 	after := r.journal.mark()
-	if err := suspend(stale.cmd.Process); err != nil {
+	if err := stale.suspend(); err != nil {
 		return err
 	}
 	r.note("%s stopped (SIGSTOP) with a snapshot of partition %d on its way", stale.name, partition)
@@ -84,10 +84,9 @@ func (r *run) landStale(ctx context.Context, stale *process, old *wiretap.Fault,
 		stale.name, hit.learner, hit.last(), hit.newest)
 	after := r.journal.mark()
 	for _, p := range []*process{owner, stale} {
-		if err := p.end(kill); err != nil {
+		if err := p.kill(); err != nil {
 			return err
 		}
-		p.tap.Cut(nil)
 	}
 	r.note("%s and %s killed (SIGKILL)", owner.name, stale.name)
 	for range 2 {

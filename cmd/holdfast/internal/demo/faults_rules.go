@@ -55,10 +55,9 @@ func (r *run) killOwner(ctx context.Context, what string, w written) (bool, erro
 		return false, nil // the partition changes hands: look again
 	}
 	after := r.journal.mark()
-	if err := victim.end(kill); err != nil {
+	if err := victim.kill(); err != nil {
 		return false, err
 	}
-	victim.tap.Cut(nil)
 	at, err := r.place.committed(ctx)
 	if err != nil {
 		return false, err
@@ -133,10 +132,9 @@ func (r *run) killBeforeOutputs(ctx context.Context) error {
 		return err
 	}
 	after := r.journal.mark()
-	if err := victim.end(kill); err != nil {
+	if err := victim.kill(); err != nil {
 		return err
 	}
-	victim.tap.Cut(nil)
 	if seen {
 		r.note("%s killed (SIGKILL) behind a commit on partition %d whose outputs never arrived", victim.name, committed)
 	} else {
@@ -170,10 +168,9 @@ func (r *run) killUnsaved(ctx context.Context) error {
 		return err
 	}
 	after := r.journal.mark()
-	if err := victim.end(kill); err != nil {
+	if err := victim.kill(); err != nil {
 		return err
 	}
-	victim.tap.Cut(nil)
 	r.note("%s killed (SIGKILL) with states that wait for their snapshot", victim.name)
 	next, err := r.startMember()
 	if err != nil {
@@ -211,10 +208,9 @@ func (r *run) pinSnapshots(ctx context.Context) error {
 		return err
 	}
 	after := r.journal.mark()
-	if err := victim.end(kill); err != nil {
+	if err := victim.kill(); err != nil {
 		return err
 	}
-	victim.tap.Cut(nil)
 	r.note("%s has committed snapshots behind it, and is killed (SIGKILL)", victim.name)
 	next, err := r.startMember()
 	if err != nil {
@@ -288,6 +284,9 @@ func (r *run) rejoinSilently(ctx context.Context) error {
 	if err := r.caught(ctx, hold, "a JoinGroup"); err != nil {
 		return err
 	}
+	// Without its JoinGroup it cannot have the group's next generation: what a broker refuses it from
+	// here on is what it takes for its own and others have.
+	victim.tap.outlived(false)
 	r.note("%s starts, the group rebalances, and the JoinGroup of %s is held on its way", next.name, victim.name)
 	for p := range held {
 		if err := r.takenOver(ctx, p, after, victim.name); err != nil {

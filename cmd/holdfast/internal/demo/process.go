@@ -108,6 +108,24 @@ func (p *process) end(how func(*os.Process) error) error {
 	return nil
 }
 
+// kill kills the process in the middle of what it does, and waits for its end. What was held on its way
+// is lost with it.
+func (p *process) kill() error {
+	p.tap.outlived(true)
+	if err := p.end(kill); err != nil {
+		return err
+	}
+	p.tap.Cut(nil)
+	return nil
+}
+
+// suspend stops the process where it is. Until it is woken and granted a partition anew, what it has
+// sent or sends is a stale writer's.
+func (p *process) suspend() error {
+	p.tap.outlived(false)
+	return suspend(p.cmd.Process)
+}
+
 // drain asks the process to end in good order, and kills it when ctx ends.
 func (p *process) drain(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {

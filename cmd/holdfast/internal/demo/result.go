@@ -15,8 +15,8 @@ import (
 type Result struct {
 	Events    int    `json:"events"`    // events in the input
 	Keys      int    `json:"keys"`      // keys that were compared
-	Takeovers int    `json:"takeovers"` // initialisations that found another's epoch
-	Refused   int    `json:"refused"`   // answers by which a broker refused a stale write
+	Takeovers int    `json:"takeovers"` // partitions that a process took over from another one
+	Refused   int    `json:"refused"`   // answers by which a broker refused a write of a stopped, killed or expelled process
 	Lost      int    `json:"lost"`      // events that are not in the state, or whose output never came
 	Repeated  int    `json:"repeated"`  // events that were folded twice into it
 	Seed      uint64 `json:"seed"`
@@ -26,7 +26,10 @@ type Result struct {
 // Details are what people are told besides.
 type Details struct {
 	Audit    audit.Report
-	Refusals map[string]int // by request and error
+	Refusals map[string]int // those of Result.Refused, by request and error
+	// Rightful are refusals of members that were alive and in their group: an answer to what was on its
+	// way as the group rebalanced. The member sends the same again or lets go; nothing is shown by them.
+	Rightful map[string]int
 	Claims   []claim.Claim
 	Stopped  []string // members that stopped by themselves, and why
 	Took     time.Duration
@@ -58,6 +61,6 @@ type Display interface {
 // Progress is how far a run has come.
 type Progress struct {
 	Made, Wanted, Folded int
-	Takeovers, Refused   int
+	Takeovers, Refused   int    // Refused as in Result
 	Members              string // who holds how many partitions
 }

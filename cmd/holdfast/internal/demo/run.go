@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/claim"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/audit"
+	"github.com/holdfast-go/holdfast/internal/wiretap"
 )
 
 // The bounds of a run. Each is far above what the step takes, and names what was waited for when it
@@ -171,7 +172,12 @@ func (r *run) startMember() (*process, error) {
 		Name: name, Group: r.place.Group, Input: r.place.Input, Snapshots: r.place.Snapshots, Outputs: r.place.Outputs,
 		Unfenced: r.o.Schedule.unfenced, Timing: r.o.Schedule.timing, Without: r.o.Without, Via: t.Map(),
 	}
-	p, err := start(r.o.Member(r.place.brokers), spec, t, r.o.Log, func(p *process, line report) { r.journal.add(p.name, line) })
+	p, err := start(r.o.Member(r.place.brokers), spec, t, r.o.Log, func(p *process, line report) {
+		if line.What == didAssign {
+			p.tap.granted()
+		}
+		r.journal.add(p.name, line)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -255,17 +261,31 @@ func (r *run) holdings(v view) string {
 	return strings.Join(names, ", ")
 }
 
-func (r *run) refused() (n int, by map[string]int) {
+// refused returns the refusals of stale writers and those of members in their rights, by request and
+// error.
+func (r *run) refused() (stale, rightful map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	by = map[string]int{}
+	stale, rightful = map[string]int{}, map[string]int{}
 	for _, t := range r.taps {
-		n += t.refusals.Count()
-		for what, count := range t.refusals.By() {
-			by[what] += count
-		}
+		s, others := t.split()
+		countRefusals(stale, s)
+		countRefusals(rightful, others)
 	}
-	return n, by
+	return stale, rightful
+}
+
+func countRefusals(by map[string]int, refusals []wiretap.Refusal) {
+	for _, r := range refusals {
+		by[r.Request.Name()+" "+r.Err.Message]++
+	}
+}
+
+func sum(by map[string]int) (n int) {
+	for _, count := range by {
+		n += count
+	}
+	return n
 }
 
 func (r *run) showProgress(ctx context.Context) {
@@ -282,7 +302,8 @@ func (r *run) showProgress(ctx context.Context) {
 		for _, at := range v.committed {
 			p.Folded += int(at)
 		}
-		p.Refused, _ = r.refused()
+		stale, _ := r.refused()
+		p.Refused = sum(stale)
 		r.display.Lock()
 		r.o.Display.Progress(p)
 		r.display.Unlock()
@@ -366,16 +387,16 @@ func (r *run) verdict(ctx context.Context) (Result, Details, error) {
 	if err != nil {
 		return Result{}, Details{}, err
 	}
-	refused, by := r.refused()
+	stale, rightful := r.refused()
 	result := Result{
-		Events: found.Events, Keys: found.Keys, Takeovers: r.journal.tookOver(), Refused: refused,
+		Events: found.Events, Keys: found.Keys, Takeovers: r.journal.tookOver(), Refused: sum(stale),
 		Lost: found.Lost, Repeated: found.Repeated, Seed: r.o.Seed,
 	}
-	result.OK = found.Clean() && (refused > 0 || !r.o.Schedule.refuses)
+	result.OK = found.Clean() && (result.Refused > 0 || !r.o.Schedule.refuses)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	details := Details{
-		Audit: found, Refusals: by, Stopped: r.stopped, Took: time.Since(r.started), Where: r.place.where,
+		Audit: found, Refusals: stale, Rightful: rightful, Stopped: r.stopped, Took: time.Since(r.started), Where: r.place.where,
 		Schedule: r.o.Schedule, Claims: r.claims(),
 	}
 	var damaged []error

@@ -16,6 +16,7 @@ type Schedule struct {
 	About  string // what is done, one sentence
 	Rule   string // the rule that it is about, for people; "" for the main one
 	Number string // of the rule in docs/ARCHITECTURE.md, if it has one
+	Breaks string // what goes wrong without the rule, to follow its name
 	// Without are the rules that a sabotage switches off: the one of that name, and what would notice
 	// the damage and stop before it spreads.
 	Without []rule.Name
@@ -73,6 +74,7 @@ func Schedules() []Schedule {
 			Name: "grant-id", Without: []rule.Name{rule.GrantID},
 			Number: "R2", Rule: "a member that rejoined under another id has lost its partitions, and is granted them anew",
 			About:   "A process is held out of the group until others have done its work, and rejoins without being told",
+			Breaks:  "the expelled process believes that it still holds what it is granted again, and nobody folds those partitions",
 			members: 2, timing: brisk,
 			faults: func(ctx context.Context, r *run) error { return r.rejoinSilently(ctx) },
 		},
@@ -80,6 +82,7 @@ func Schedules() []Schedule {
 			Name: "restore-bound", Without: []rule.Name{rule.RestoreBound, rule.SecondWitness},
 			Number: "R12", Rule: "a restore reads to the high watermark, past open transactions",
 			About:   "A foreign transaction is open in the snapshot topic while the partition changes hands",
+			Breaks:  "the next owner restores only up to the open transaction: what lies behind it in the snapshots is lost",
 			members: 2, timing: brisk,
 			faults: func(ctx context.Context, r *run) error { return r.pinSnapshots(ctx) },
 		},
@@ -87,6 +90,7 @@ func Schedules() []Schedule {
 			Name: "two-write-delete", Without: []rule.Name{rule.TwoWriteDelete},
 			Number: "R20", Rule: "a key is first marked as deleted, and removed once no replay can bring it back",
 			About:   "A process is killed between a learner's graduation and the commit of its offset",
+			Breaks:  "the next owner finds no trace of a learner who has graduated, and folds the end of the course into an empty state, which an output shows",
 			members: 2, timing: lagging,
 			faults: func(ctx context.Context, r *run) error { return r.killAhead(ctx, "a graduation", graduatedAhead) },
 		},
@@ -94,6 +98,7 @@ func Schedules() []Schedule {
 			Name: "applied-skip", Without: []rule.Name{rule.AppliedSkip},
 			Rule:    "a replay skips what a key has applied",
 			About:   "A process is killed between a snapshot and the commit of its offset",
+			Breaks:  "the next owner folds events again that a restored state has in it already (repeated); where a graduation is among them, a course that has begun since is cleared (lost)",
 			members: 2, timing: lagging,
 			faults: func(ctx context.Context, r *run) error { return r.killAhead(ctx, "a snapshot", foldedAhead) },
 		},
@@ -101,6 +106,7 @@ func Schedules() []Schedule {
 			Name: "holds", Without: []rule.Name{rule.Holds},
 			Number: "R17", Rule: "the committed offset stays behind every event whose state is not saved",
 			About:   "A process is killed while states wait for their snapshot",
+			Breaks:  "the committed offset has passed events whose states were not saved: the next owner neither restores nor folds them",
 			members: 2, timing: lagging,
 			faults: func(ctx context.Context, r *run) error { return r.killUnsaved(ctx) },
 		},
@@ -108,6 +114,7 @@ func Schedules() []Schedule {
 			Name: "outputs-first", Without: []rule.Name{rule.OutputsFirst},
 			Number: "R18", Rule: "outputs are acknowledged before the snapshot that covers them commits",
 			About:   "A process is killed while its outputs are on their way",
+			Breaks:  "the committed offset has passed events whose outputs the broker never got, and nobody emits them again",
 			members: 2, timing: brisk,
 			faults: func(ctx context.Context, r *run) error { return r.killBeforeOutputs(ctx) },
 		},

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -15,9 +16,16 @@ type tap struct {
 	*wiretap.Cluster
 	refusals *wiretap.Refusals
 
-	mu  sync.Mutex
-	ids map[string]int32 // transactional id → input partition that its last transaction committed
+	mu    sync.Mutex
+	ids   map[string]int32 // transactional id → input partition that its last transaction committed
+	stale []span           // of refusals that were answers to a stale writer; the last one may be open
+	dead  bool
 }
+
+// span is a range of refusals by their number. An open one has to == spanOpen.
+type span struct{ from, to int }
+
+const spanOpen = -1
 
 // newTap makes the taps before all brokers. dial reaches a broker and does the TLS handshake if there
 // is one to do: the members come to the tap in plaintext.
@@ -29,6 +37,45 @@ func newTap(brokers []string, dial wiretap.Dial) (*tap, error) {
 	t := &tap{Cluster: c, refusals: wiretap.WatchRefusals(c), ids: map[string]int32{}}
 	c.OnRequest(t.learn)
 	return t, nil
+}
+
+// outlived says that the member behind the tap is a stale writer from here on: it is stopped, dead, or
+// kept out of its group. A refusal before that is one of a member that is alive and in its rights, as
+// during any rebalance.
+func (t *tap) outlived(dead bool) {
+	n := t.refusals.Count()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dead = t.dead || dead
+	if len(t.stale) == 0 || t.stale[len(t.stale)-1].to != spanOpen {
+		t.stale = append(t.stale, span{from: n, to: spanOpen})
+	}
+}
+
+// granted says that the member was granted a partition: if it was stale, it has let go of what it held
+// and is in its rights again. The report of a dead member may be read after its death and says nothing.
+func (t *tap) granted() {
+	n := t.refusals.Count()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if last := len(t.stale) - 1; last >= 0 && !t.dead && t.stale[last].to == spanOpen {
+		t.stale[last].to = n
+	}
+}
+
+// split tells the refusals of a stale writer from those of a member in its rights.
+func (t *tap) split() (stale, rightful []wiretap.Refusal) {
+	all := t.refusals.All()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, r := range all {
+		if slices.ContainsFunc(t.stale, func(s span) bool { return i >= s.from && (s.to == spanOpen || i < s.to) }) {
+			stale = append(stale, r)
+		} else {
+			rightful = append(rightful, r)
+		}
+	}
+	return stale, rightful
 }
 
 // learn notes which transactional id commits for which partition.
