@@ -179,7 +179,11 @@ func TestKafkaStaticMemberRestarts(t *testing.T) {
 		c.Member.InstanceID = id
 		return c
 	}
-	a, b := start(t, t.Context(), "a", conf("a")), start(t, t.Context(), "b", conf("b"))
+	a := start(t, t.Context(), "a", conf("a"))
+	for p := range int32(2) { // a owns both before b comes and is given one of them
+		await(a, 0, func(e stream.Restored) bool { return e.Partition.Partition == p })
+	}
+	b := start(t, t.Context(), "b", conf("b"))
 	settled := await(b, 0, any1[stream.Restored]).Partition.Partition
 	mine := 1 - settled
 	for p := range int32(2) {
