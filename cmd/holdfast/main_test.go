@@ -211,7 +211,7 @@ func TestHelpListsWhatMatters(t *testing.T) {
 func TestProgramName(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
-		"holdfast": "holdfast", "./bin/holdfast": "./bin/holdfast", "/tmp/go-build123/b001/exe/holdfast": "go run ./cmd/holdfast",
+		"holdfast": "holdfast", "./bin/holdfast": "./bin/holdfast", "/var/go-build123/b001/exe/holdfast": "go run ./cmd/holdfast",
 	} {
 		if got := programName(path); got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)
