@@ -178,3 +178,34 @@ func TestDemoVerdictForPeople(t *testing.T) {
 		})
 	}
 }
+
+// TestResentIsNotRefused: what running owners were refused is told apart from what the verdict counts.
+func TestResentIsNotRefused(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	a := &app{stdout: &out, stderr: &out}
+	r := demo.Result{Events: 10, Keys: 2}
+	d := demo.Details{Rightful: map[string]int{"TxnOffsetCommit ILLEGAL_GENERATION": 3}}
+	if err := a.printVerdict(demoFlags{}, r, d); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"refused    0  ", "resent     3  ", "3 × TxnOffsetCommit ILLEGAL_GENERATION", "no stale write was refused"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, out.String())
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		if line = strings.TrimSuffix(line, "\n"); strings.HasSuffix(line, " ") || len([]rune(line)) > textColumns {
+			t.Errorf("trailing blanks, or wider than %d columns: %q", textColumns, line)
+		}
+	}
+}
+
+func TestProgressFits(t *testing.T) {
+	t.Parallel()
+	const barColumns = 15 // percent, bar of six, blanks
+	text := progressText(demo.Progress{Made: 20000, Wanted: 20000, Folded: 20000, Refused: 10})
+	if len(text)+barColumns > 60 {
+		t.Errorf("%d columns: %s", len(text)+barColumns, text)
+	}
+}

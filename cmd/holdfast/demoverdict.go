@@ -33,7 +33,7 @@ func (a *app) printVerdict(f demoFlags, r demo.Result, d demo.Details) error {
 	row("takeovers", r.Takeovers, "partitions that a process took over from another one")
 	row("refused", r.Refused, f.refusedSays())
 	if n := total(d.Rightful); n > 0 {
-		row("resent", n, "refused to running owners in a rebalance, who resend or let go")
+		row("resent", n, "refused to running owners, who go again or let go")
 	}
 	row("lost", r.Lost, lostSays(d))
 	row("repeated", r.Repeated, repeatedSays(d))
@@ -49,7 +49,7 @@ func (a *app) printVerdict(f demoFlags, r demo.Result, d demo.Details) error {
 	printFindings(w, d)
 	fmt.Fprintf(w, "\n%s\n", wrap(a.verdictLine(f, r, d.Schedule), textColumns))
 	if f.sabotage == "" {
-		fmt.Fprintln(w, "What is promised, across which crash, and where it ends: README.md, Guarantees.")
+		fmt.Fprintln(w, "What is promised, across which crash, and its bounds: README.md, Guarantees.")
 	}
 	if f.keep != "" {
 		fmt.Fprintf(w, "\nThe broker's data is kept: %s broker --data %s\n", a.name(), f.keep)
@@ -72,14 +72,14 @@ func total(by map[string]int) (n int) {
 // stale process, and nobody its snapshots.
 func (f demoFlags) refusedSays() string {
 	if f.plain {
-		return "writes of a stopped or killed process; nobody checks its snapshots"
+		return "stale offsets; nobody checks the snapshots"
 	}
-	return "writes of a stopped, killed or expelled process, seen on the wire"
+	return "stale writes of stopped, killed or expelled processes"
 }
 
 // lostSays tells what kinds of loss make up the number.
 func lostSays(d demo.Details) string {
-	return kinds("events that are not in the state, or whose output never came",
+	return kinds("events missing from the state or the outputs",
 		kind{d.Audit.Missing, "not in the state"},
 		kind{d.Audit.Unfolded, "never folded"},
 		kind{d.Audit.Silent, "folded without an output"},

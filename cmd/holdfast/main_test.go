@@ -59,10 +59,13 @@ func TestExitCodes(t *testing.T) {
 		{"argument too many", []string{"version", "now"}, exitUsage, []string{"Try: holdfast version --help"}},
 		{"unknown rule", []string{"demo", "--sabotage", "luck"}, exitUsage,
 			[]string{"luck", "grant-id", "restore-bound", "two-write-delete", "applied-skip", "outputs-first", "holds", "Try: "}},
+		{"version by a flag", []string{"--version"}, exitOK, nil},
+		{"no number", []string{"demo", "--seed", "abc"}, exitUsage, []string{"--seed abc: not a whole number", "Try: "}},
+		{"unknown shell", []string{"completion", "tcsh"}, exitUsage, []string{"tcsh", "Try: "}},
 		{"two choices", []string{"demo", "--plain", "--sabotage", "grant-id"}, exitUsage, []string{"exclude each other", "Try: "}},
 		{"too few events", []string{"demo", "--events", "1"}, exitUsage, []string{"Try: --events"}},
 		{"keep of a cluster", []string{"demo", "--keep", missing, "--brokers", "127.0.0.1:1"}, exitUsage, []string{"Try: "}},
-		{"nobody listens", []string{"demo", "--brokers", "127.0.0.1:1", "--timeout", "5s"}, exitUnreachable, []string{"127.0.0.1:1", "Try: "}},
+		{"nobody listens", []string{"demo", "--brokers", "127.0.0.1:1", "--timeout", "5s"}, exitUnreachable, []string{"127.0.0.1:1", "(nothing listens on that address)", "Try: check host and port"}},
 		{"bad address", []string{"demo", "--brokers", "kafka://x"}, exitUsage, []string{"Try: "}},
 		{"half of the credentials", []string{"demo", "--brokers", "127.0.0.1:1", "--sasl-user", "u"}, exitUsage, []string{"--sasl-password-file", "Try: "}},
 		{"no password file", []string{"demo", "--brokers", "127.0.0.1:1", "--sasl-mechanism", "PLAIN", "--sasl-user", "u",
@@ -174,6 +177,44 @@ func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if got := command(t.Context(), "completion", shell); got.code != exitOK || !strings.Contains(got.stdout, "holdfast") {
 			t.Errorf("%s: exit code %d, %d bytes", shell, got.code, len(got.stdout))
+		}
+	}
+}
+
+// TestHelpListsWhatMatters: a flag for a connection is listed where there is one.
+func TestHelpListsWhatMatters(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args         []string
+		lists, lacks []string
+	}{
+		{[]string{"--help"}, []string{"--brokers", "--sasl-user", "--json"}, nil},
+		{[]string{"demo", "--help"}, []string{"--brokers", "--sasl-user", "--json"}, []string{"--schedule"}},
+		{[]string{"broker", "--help"}, []string{"--sasl-user", "--json"}, []string{"--brokers", "--tls-ca", "--timeout"}},
+		{[]string{"version", "--help"}, []string{"--json"}, []string{"--brokers", "--sasl-user"}},
+		{[]string{"completion", "bash", "--help"}, nil, []string{"--brokers", "--sasl-user"}},
+	} {
+		got := command(t.Context(), c.args...).stdout
+		for _, want := range c.lists {
+			if !strings.Contains(got, want) {
+				t.Errorf("%v lacks %s:\n%s", c.args, want, got)
+			}
+		}
+		for _, not := range c.lacks {
+			if strings.Contains(got, not) {
+				t.Errorf("%v lists %s:\n%s", c.args, not, got)
+			}
+		}
+	}
+}
+
+func TestProgramName(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"holdfast": "holdfast", "./bin/holdfast": "./bin/holdfast", "/var/go-build123/b001/exe/holdfast": "go run ./cmd/holdfast",
+	} {
+		if got := programName(path); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
 	}
 }
