@@ -11,10 +11,11 @@ import (
 
 // lesson is one event of the input, as this package reads it.
 type lesson struct {
-	Event     int64  `json:"event"`
-	Learner   string `json:"learner"`
-	Minutes   int64  `json:"minutes"`
-	Graduated bool   `json:"graduated"`
+	Event   int64  `json:"event"`
+	Learner string `json:"learner"`
+	Lesson  int    `json:"lesson"` // within the course, from 1
+	Of      int    `json:"of"`     // lessons of the course, which ends the learner's state
+	Minutes int64  `json:"minutes"`
 
 	partition int32
 	offset    int64
@@ -114,7 +115,7 @@ func foldUntil(lessons []lesson, end int64) course {
 			break
 		}
 		s.Events, s.Minutes = append(s.Events, l.Event), s.Minutes+l.Minutes
-		if l.Graduated {
+		if l.Lesson == l.Of {
 			s = course{}
 		}
 	}
@@ -225,7 +226,7 @@ func (c *comparison) checkOutputs(name string, lessons []lesson) {
 			}
 			told = told || len(lacks)+len(extra) > 0
 		}
-		if l.Graduated {
+		if l.Lesson == l.Of {
 			s = course{}
 		}
 	}

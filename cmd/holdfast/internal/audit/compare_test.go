@@ -44,7 +44,7 @@ func (w world) report(t *testing.T) Report {
 	c := newComparison("in")
 	var input, states, outputs []*kgo.Record
 	for e := int64(1); e <= 4; e++ {
-		l := lesson{Event: e, Learner: "ada", Minutes: 10 * e, Graduated: e == 2}
+		l := lesson{Event: e, Learner: "ada", Minutes: 10 * e, Lesson: int(1 + (e-1)%2), Of: 2 + 2*int((e-1)/2)}
 		input = append(input, &kgo.Record{Key: []byte("ada"), Value: value(t, l), Offset: 10 * (e - 1)})
 	}
 	states = append(states, &kgo.Record{Key: []byte("\x00progress"), Value: []byte("not for this reader")},

@@ -8,12 +8,15 @@ import (
 
 // Event is one record of the input: a learner finished a lesson.
 type Event struct {
-	Event     int64  `json:"event"` // unique, from 1 in the order of production
-	Learner   string `json:"learner"`
-	Lesson    int    `json:"lesson"` // within the course, from 1
-	Minutes   int64  `json:"minutes"`
-	Graduated bool   `json:"graduated,omitempty"` // the course's last lesson: the learner's state ends
+	Event   int64  `json:"event"` // unique, from 1 in the order of production
+	Learner string `json:"learner"`
+	Lesson  int    `json:"lesson"` // within the course, from 1
+	Of      int    `json:"of"`     // lessons of the course: the learner's state ends with that many
+	Minutes int64  `json:"minutes"`
 }
+
+// graduates reports whether it is the course's last lesson.
+func (e Event) graduates() bool { return e.Lesson == e.Of }
 
 func (e Event) encode() []byte {
 	b, err := json.Marshal(e)
@@ -61,10 +64,10 @@ func (s *source) next() Event {
 	s.last++
 	s.lesson[n]++
 	e := Event{
-		Event: s.last, Learner: learnerName(n), Lesson: s.lesson[n],
-		Minutes: 1 + s.random.Int64N(minutesMax), Graduated: s.lesson[n] == s.length[n],
+		Event: s.last, Learner: learnerName(n), Lesson: s.lesson[n], Of: s.length[n],
+		Minutes: 1 + s.random.Int64N(minutesMax),
 	}
-	if e.Graduated {
+	if e.graduates() {
 		s.lesson[n], s.length[n] = 0, 0
 	}
 	return e

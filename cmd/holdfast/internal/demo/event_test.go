@@ -41,10 +41,10 @@ func TestSourceMakesCourses(t *testing.T) {
 		if !takesLong(e.Learner) {
 			least, most = shortMin, shortMax
 		}
-		if e.Lesson > most || e.Graduated && e.Lesson < least {
+		if e.Lesson > most || e.graduates() && e.Lesson < least {
 			t.Fatalf("got %+v, where courses have %d to %d lessons", e, least, most)
 		}
-		if e.Graduated {
+		if e.graduates() {
 			graduated++
 			lesson[e.Learner] = 0
 		}

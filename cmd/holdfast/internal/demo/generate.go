@@ -168,7 +168,7 @@ func (g *generator) graduation(learner string, from int64) (first, last written,
 		if w.Lesson == 1 {
 			first = w
 		}
-		if w.Graduated && w.offset >= from {
+		if w.graduates() && w.offset >= from {
 			return first, w, first.Event.Event != 0
 		}
 	}

@@ -48,12 +48,15 @@ func fold(output string) func(context.Context, *holdfast.Key[Learner], stream.Re
 			return fmt.Errorf("encode progress: %w", err)
 		}
 		k.Emit(stream.Message{Topic: output, Key: k.Bytes(), Value: value})
-		if e.Graduated {
+		// A learner has graduated when the state says so, not when the event does: a state that lost or
+		// repeated a lesson stays wrong.
+		graduated := len(after.Events) == e.Of
+		if graduated {
 			k.Delete()
 		} else {
 			k.Set(after)
 		}
-		if e.Graduated || e.Lesson%lessonsPerPersist == 0 {
+		if graduated || e.Lesson%lessonsPerPersist == 0 {
 			k.Persist()
 		}
 		return nil
