@@ -95,13 +95,18 @@ func TestKafkaDemo(t *testing.T) {
 		defer cancel()
 		for left := []string{"?"}; len(left) > 0; {
 			if ctx.Err() != nil {
-				t.Fatalf("topics are left behind: %v", left)
+				t.Fatalf("topics or groups are left behind: %v", left)
 			}
 			topics, err := adm.ListTopics(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
-			left = slices.DeleteFunc(topics.Names(), func(name string) bool { return !strings.HasPrefix(name, "holdfast-demo-") })
+			groups, err := adm.ListGroups(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = slices.DeleteFunc(append(topics.Names(), groups.Groups()...),
+				func(name string) bool { return !strings.HasPrefix(name, "holdfast-demo-") })
 		}
 	})
 	checkDemo(t, "--brokers", strings.Join(cluster.Addrs, ","))
