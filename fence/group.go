@@ -159,8 +159,8 @@ func refuseReserved(opts []kgo.Opt) error {
 	return errors.Join(refused...)
 }
 
-// Silence returns how long the group has not answered this member, 0 while a JoinGroup waits for the
-// other members. The client tries for ever, and says nothing: a caller that must not wait for ever
+// Silence returns how long the group has not answered this member, less the time, up to the rebalance
+// timeout, that a JoinGroup waits for the other members. The client tries for ever, and says nothing: a caller that must not wait for ever
 // looks here.
 func (g *Group) Silence() time.Duration { return g.session.silence() }
 

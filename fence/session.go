@@ -30,7 +30,8 @@ type session struct {
 	joins    int64         // rises on every loss of the membership
 	answered time.Time     // when the newest request was sent by whose answer the group knew the member
 	joinSent time.Time     // when the JoinGroup was sent that has not been answered; zero: none
-	heard    time.Time     // when the group last answered anything, or the client was made
+	heard    time.Time     // when the group last answered anything, or was first looked at
+	waiting  time.Time     // when the first JoinGroup was sent since then; zero: none
 	changed  chan struct{} // closed and replaced when any of this or the token may have changed
 	// serverSide: the group was last answered under KIP-848. A client that was asked to use it falls
 	// back to the classic protocol on brokers without it, so only what is on the wire tells.
@@ -123,6 +124,9 @@ func (s *session) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, timeT
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.waiting.IsZero() {
+		s.waiting = s.now()
+	}
 	if s.freshLocked() { // else it is the rejoin of a member that the group may have expelled
 		s.joinSent = s.now().Add(-timeToWrite)
 	}
@@ -148,7 +152,7 @@ func (s *session) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E
 		s.joinSent = time.Time{}
 	}
 	if e2e.WriteErr == nil && e2e.ReadErr == nil {
-		s.heard = s.now()
+		s.heard, s.waiting = s.now(), time.Time{}
 		s.serverSide = key == consumerHeartbeatKey
 		if sent := s.now().Add(-e2e.DurationE2E()); fresh && sent.After(s.answered) {
 			s.answered = sent
@@ -158,7 +162,15 @@ func (s *session) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E
 }
 
 // silence returns how long the group has not answered anything. A JoinGroup that waits for the other
-// members is no silence.
+// members is no silence up to the rebalance timeout, the first one of a member included. What the
+// group may take is left out of the count, and not only put off:
+//
+//  1. A JoinGroup waits for a member that is slow to give up its partitions.
+//  2. The rebalance timeout passes, and the group begins to send its answers.
+//  3. A look at that moment would count all of the wait, and find a group that has long been silent.
+//
+// Only the first JoinGroup since the last answer counts. A client that joins again and again, at
+// brokers that take its requests and say nothing, would else never be found.
 func (s *session) silence() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,10 +178,11 @@ func (s *session) silence() time.Duration {
 	if s.heard.IsZero() {
 		s.heard = now
 	}
-	if !s.joinSent.IsZero() && now.Sub(s.joinSent) < s.rebalanceTimeout {
-		return 0
+	silent := now.Sub(s.heard)
+	if !s.waiting.IsZero() {
+		silent -= min(now.Sub(s.waiting), s.rebalanceTimeout)
 	}
-	return now.Sub(s.heard)
+	return max(silent, 0)
 }
 
 // leastGeneration is the least generation of a member: under KIP-848, 0 is that of one that joins.

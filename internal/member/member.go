@@ -3,7 +3,6 @@ package member
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -86,26 +85,6 @@ func (m *Member) Run(ctx context.Context) error {
 	m.stop(errAsked)
 	m.awaitWorkers()
 	return m.failed()
-}
-
-// watchSilence stops the member when the group has not answered for too long: the client would try
-// for ever, and nobody would know that nothing is folded (I6).
-func (m *Member) watchSilence(ctx context.Context) {
-	tick := time.NewTicker(min(m.cfg.SilenceLimit/4, 10*time.Second))
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		if silent := m.group.Silence(); silent > m.cfg.SilenceLimit {
-			e := stream.NewError("stay in group", fmt.Errorf("no answer for %v: %w", silent.Round(time.Second), stream.ErrUnreachable))
-			e.Group = m.cfg.Session.Group
-			m.fail(e.Hinted("look at the brokers and at the network, then start again: what was folded since the last commit is folded again"))
-			return
-		}
-	}
 }
 
 // awaitWorkers waits for every goroutine. A fold that does not heed its context is waited for as long

@@ -143,10 +143,11 @@ func (w *worker) lookAgain(ctx context.Context, look int) error {
 // found is what a restore has found.
 type found struct {
 	witnesses
-	progressAt int64
-	foreign    *fence.Progress // the last one that another group wrote
-	result     snapshot.Result
-	corrupt    error // a state of the present incarnation cannot be decoded
+	progressAt  int64
+	foreign     *fence.Progress // the last one that another group wrote
+	result      snapshot.Result
+	corrupt     error  // a state of the present incarnation cannot be decoded
+	incarnation uint32 // the highest of any snapshot or progress record
 }
 
 // restore reads the snapshot partition into an engine of its own.
@@ -158,6 +159,10 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 	corrupt := map[uint32]error{} // the first of each incarnation
 	each := func(r stream.Record) error {
 		if fence.IsProgressKey(r.Key) {
+			if r.Value == nil { // somebody empties the topic with tombstones: there is no witness any more
+				f.progress, f.foreign, f.progressAt = nil, nil, -1
+				return nil
+			}
 			progress, err := fence.DecodeProgress(r.Value)
 			if err == nil && len(progress.Inputs) != 1 {
 				err = fmt.Errorf("progress record of %d inputs, the flow has 1", len(progress.Inputs))
@@ -169,6 +174,7 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 				return w.corrupt(r, err)
 			}
 			f.progress, f.progressAt = &progress, r.Offset
+			f.incarnation = max(f.incarnation, progress.Incarnation)
 			if progress.Group != w.m.cfg.Session.Group {
 				f.foreign = f.progress
 			}
@@ -178,6 +184,7 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 		if err != nil {
 			return err
 		}
+		f.incarnation = max(f.incarnation, uint32(s.Incarnation))
 		// Which incarnation counts is known at the end of the log. States of one before it may be
 		// such as the codec never could, or cannot any more, read.
 		if err := w.load(s, r); err != nil && corrupt[uint32(s.Incarnation)] == nil {
@@ -274,7 +281,12 @@ func (w *worker) beginNew(ctx context.Context, f found) (int64, error) {
 }
 
 // rebuild begins at the input's first record with empty states, under the next incarnation: what
-// snapshots of a lower one say does not count any more.
+// snapshots of a lower one say does not count any more. It is above every one in the log, not only
+// above that of the progress record:
+//
+//  1. The states are of incarnation 2, and the progress record is lost. The flow rebuilds.
+//  2. The rebuilt states are written under 1.
+//  3. The next restore finds those of 2, and leaves out the rebuilt ones as older.
 func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
 	first, _, _, err := w.input().Ends(ctx)
 	if err != nil {
@@ -284,7 +296,7 @@ func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
 	if f.progress != nil {
 		w.store.Adopt(*f.progress, f.progressAt)
 	}
-	w.incarnation++
+	w.incarnation = max(w.incarnation, f.incarnation) + 1
 	w.engine.RaiseIncarnation(w.incarnation)
 	w.log.Warn("state is rebuilt from the input", "start", first, "incarnation", w.incarnation)
 	if err := w.store.Rebuild(ctx, w.incarnation, fence.Offset{Next: first, LeaderEpoch: -1}); err != nil {
