@@ -69,6 +69,33 @@ func TestRevokeDrainsThenEnds(t *testing.T) {
 	}
 }
 
+// A commit without a generation is one that the broker does not check.
+func TestRevokeWithoutAGenerationFlushesNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		generation int32
+		serverSide bool
+	}{"classic": {-1, false}, "KIP-848": {0, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newCallbacks(t.Context())
+			g.assign(0)
+			o := g.of(0)
+			g.s.serverSide = c.serverSide
+			g.s.set("member-1", c.generation)
+			g.during = func(o *Ownership, lost bool) {
+				if tok, err := o.Token(t.Context()); err == nil || !lost {
+					t.Errorf("in the callback: lost %v, token %+v, %v", lost, tok, err)
+				}
+			}
+			g.revoke(0)
+			if o.State() != Gone || !errors.Is(o.Cause(), stream.ErrOwnershipLost) || len(g.ended) != 1 {
+				t.Errorf("after the callback: %v, %v, %d ended", o.State(), o.Cause(), len(g.ended))
+			}
+		})
+	}
+}
+
 func TestLostFlushesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCallbacks(t.Context())

@@ -132,7 +132,19 @@ func (o *Ownership) Lose(cause error) {
 
 // drain moves to Draining with the token read at the entry of the revoke callback: the one that
 // the broker accepts until the callback returns. It reports whether the ownership was held.
+//
+// A token without a member or a generation is none: the broker does not check a commit that carries
+// it (I8). The member is about to join anew, and the ownership ends as lost:
+//
+//  1. The group fences the member; the client begins to join anew, under the same id and generation 0
+//     (KIP-848), or -1.
+//  2. A callback takes the partition away, before any that tells of the loss.
+//  3. What was folded is committed with that generation, for a member that is not the owner any more.
 func (o *Ownership) drain(t Token) bool {
+	if t.MemberID == "" || t.Generation < o.session.leastGeneration() {
+		o.Lose(o.lost("the member has no generation"))
+		return false
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state != Held {

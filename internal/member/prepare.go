@@ -144,6 +144,7 @@ func (w *worker) ready(f found, start int64) error {
 		w.store.Adopt(*f.progress, f.progressAt)
 	}
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
+	w.restored = time.Now()
 	stats := w.engine.Stats()
 	e := stream.Restored{
 		Partition: w.own.Partition(), Keys: stats.Keys, Records: f.result.Records,

@@ -49,6 +49,7 @@ type worker struct {
 	incarnation uint32
 	inflight    *engine.Batch
 	outcome     chan error
+	restored    time.Time // zero: not yet
 	blocked     time.Time // no record is folded before: the error policy asked for a pause
 
 	doubt   atomic.Bool           // a transaction's outcome is unknown: nothing is folded (R5)
@@ -94,6 +95,7 @@ func (w *worker) run() {
 		return
 	}
 	cause := err
+	w.calm()
 	if w.own.State() == fence.Gone {
 		cause = w.own.Cause()
 	}
@@ -111,6 +113,16 @@ func (w *worker) run() {
 	}
 }
 
+// calm ends the count of renewals in a row for a partition that was restored and then folded for
+// longer than any commit is tried. Its commits cannot: a partition without records makes none, and the
+// passing faults of months would add up to a stop.
+func (w *worker) calm() {
+	attempts := 2 * max(w.m.cfg.TransactionTimeout, w.m.cfg.Session.RebalanceTimeout)
+	if !w.restored.IsZero() && time.Since(w.restored) > 2*attempts {
+		w.m.committedOnce(w.own.Partition())
+	}
+}
+
 // passing reports whether an error of a restore may pass by itself: the brokers did not answer, or
 // said that they cannot yet. Everything with a name of its own is for a person.
 func passing(err error) bool {
@@ -118,6 +130,7 @@ func passing(err error) bool {
 		stream.ErrConfig, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized, stream.ErrBrokerTooOld,
 		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch,
 		stream.ErrOtherGroup, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
+		stream.ErrEncode, // of a codec, whose cause may be a deadline of its own
 	} {
 		if errors.Is(err, named) {
 			return false
