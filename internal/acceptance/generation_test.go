@@ -18,6 +18,9 @@ import (
 // generation is refused by the broker, nothing of it lands, and the same effects commit once the
 // answer has arrived.
 func TestKafkaGenerationFenceAlone(t *testing.T) {
+	if oldTransactions() {
+		t.Skip("before 4.0 the refused transaction is ended by the next takeover alone, and this test reads the topic before it")
+	}
 	for _, c := range []struct {
 		name   string
 		first  []string // committed by the owner before the generation moves on

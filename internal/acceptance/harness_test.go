@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -336,3 +337,6 @@ func check(t *testing.T, c *kafkatest.Cluster, group, input, snapshots string) (
 	}
 	return differences
 }
+
+// oldTransactions reports whether the brokers know transaction.version 1 at most.
+func oldTransactions() bool { return strings.HasPrefix(kafkatest.Version(), "3.") }

@@ -77,6 +77,9 @@ func foreignCommit(t *testing.T, c *kafkatest.Cluster, group, input string, next
 // begins under the same member id, after the group has answered.
 func TestKafkaGoneWhileAssignedAnotherCommits(t *testing.T) {
 	t.Parallel()
+	if oldTransactions() {
+		t.Skip("the foreign commit of this test is made without AddOffsetsToTxn, which brokers before 4.0 ask for")
+	}
 	c := kafkatest.Start(t)
 	a := newTap(t, c)
 	input := c.CreateTopic(t, kafkatest.UniqueName("input"), 1, nil)

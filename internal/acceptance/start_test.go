@@ -3,6 +3,7 @@ package acceptance
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,6 +156,8 @@ func TestKafkaStartTable(t *testing.T) {
 			guarantee := holdfast.FencedState
 			if c.unf {
 				guarantee = holdfast.Unfenced
+			} else if oldTransactions() && strings.HasPrefix(c.name, "c < p") {
+				c.start = 10 // such a commit may be torn there: folding begins at p, whatever the policy
 			}
 			b := newBench(t, guarantee)
 			if c.first != nil {
