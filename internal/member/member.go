@@ -340,6 +340,8 @@ func (m *Member) renew(gone *worker) {
 	defer cancel()
 	o, err := m.group.Renew(ctx, gone.own)
 	switch {
+	case errors.Is(err, stream.ErrNotAuthorized):
+		m.fail(err) // it names the ACL, and asking again does not give it
 	case err != nil:
 		m.cfg.Logger.Warn("partition could not be granted anew yet", "partition", gone.own.Partition(), "error", err)
 		if !m.mayRenew(gone.own.Partition()) {
