@@ -74,8 +74,12 @@ func ExampleKey_Emit() {
 		err = flow.Run(s.ctx)
 	}
 	fmt.Println("run:", err)
+	shown := map[string]bool{} // outputs are at-least-once: a reader drops repeats by a key of its own
 	for _, r := range s.read("alarms") {
-		fmt.Printf("alarm: %s %s\n", r.Key, r.Value)
+		if alarm := fmt.Sprintf("alarm: %s %s", r.Key, r.Value); !shown[alarm] {
+			shown[alarm] = true
+			fmt.Println(alarm)
+		}
 	}
 	// Output:
 	// run: <nil>
