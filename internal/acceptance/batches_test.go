@@ -23,6 +23,9 @@ type order struct {
 	mu     sync.Mutex
 	next   map[int32]int64
 	faults []string
+	// skips: records may be left out that the restored state of their key has in it already, after an
+	// ownership that ended with snapshots ahead of the offset. Whether any is lost, check tells.
+	skips bool
 }
 
 func (o *order) hooks() holdfast.Hooks {
@@ -42,7 +45,7 @@ func (o *order) fold(ctx context.Context, k *holdfast.Key[tally], r stream.Recor
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if want := o.next[r.Partition]; r.Offset != want {
+	if want := o.next[r.Partition]; r.Offset < want || r.Offset > want && !o.skips {
 		o.faults = append(o.faults, fmt.Sprintf("partition %d: offset %d was to be folded, %d is next", r.Partition, r.Offset, want))
 		return errOrder
 	}
@@ -61,7 +64,7 @@ func TestKafkaBatchesOfManyRebalances(t *testing.T) {
 	stop := load(t, c, input, partitions)
 	var orders []*order
 	join := func(name string) *flow {
-		o := &order{next: map[int32]int64{}}
+		o := &order{next: map[int32]int64{}, skips: true}
 		orders = append(orders, o)
 		conf := config(c.Addrs, group, input)
 		conf.Fold = o.fold
