@@ -54,7 +54,7 @@ func (o *order) fold(ctx context.Context, k *holdfast.Key[tally], r stream.Recor
 }
 
 // A member joins and leaves again and again under load. Whatever batches were fetched when a partition
-// went or came, each ownership folds its partition's records from its start, each once and in order.
+// went or came, each ownership folds records from its start on in order, and in the end none is lost or repeated.
 func TestKafkaBatchesOfManyRebalances(t *testing.T) {
 	t.Parallel()
 	const partitions, rebalances = 4, 4
