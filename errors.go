@@ -22,6 +22,8 @@ var (
 	ErrRestoreStalled   = stream.ErrRestoreStalled
 	ErrTruncated        = stream.ErrTruncated
 	ErrOffsetMismatch   = stream.ErrOffsetMismatch
+	ErrOtherComponent   = stream.ErrOtherComponent
+	ErrFlood            = stream.ErrFlood
 	ErrOtherGroup       = stream.ErrOtherGroup
 	ErrInputChanged     = stream.ErrInputChanged
 	ErrFoldVersion      = stream.ErrFoldVersion

@@ -55,6 +55,13 @@ var (
 	// ErrOffsetMismatch: the committed offset and the progress record disagree in a way that no
 	// crash explains. The hint names the start policies to choose from.
 	ErrOffsetMismatch = errors.New("committed offset and progress disagree")
+	// ErrOtherComponent: the consumer group's offsets were committed by another kind of component (a
+	// flow's by a pipe, or the other way round). Give each component a group of its own.
+	ErrOtherComponent = errors.New("group belongs to another kind of component")
+	// ErrFlood: more records failed within a minute than the dead-letter policy allows. Nothing past
+	// them was committed. Find the cause, which is rarely in the records (a deployment, a schema), or
+	// raise MaxPerMinute.
+	ErrFlood = errors.New("too many dead letters")
 	// ErrOtherGroup: the snapshot topic was written by a flow of another group. No start policy
 	// overrides this. Choose another snapshot topic.
 	ErrOtherGroup = errors.New("snapshots are another group's")

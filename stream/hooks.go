@@ -16,6 +16,9 @@ type Hooks struct {
 	Lost        func(Released)    // an ownership ended by loss: torn down, nothing flushed (see Released)
 	Stalled     func(Stalled)     // a restore makes no progress
 	OutputAcked func(OutputAcked) // outputs were acknowledged by the broker
+	// DeadLettered: a record was handed to the dead-letter topic. Whether the letter is visible is told
+	// by the Committed or OutputAcked that covers it.
+	DeadLettered func(DeadLettered)
 }
 
 // Assigned tells that an ownership was granted.
@@ -54,6 +57,7 @@ type Committed struct {
 	Partition Partition
 	Next      int64 // committed input offset
 	Writes    int   // snapshots and tombstones
+	Outputs   int   // outputs and dead letters that were in the transaction
 	Bytes     int64
 	Took      time.Duration
 	ReadBack  bool // the outcome was unknown at first and read back
@@ -75,6 +79,15 @@ type Failed struct {
 	Offset    int64
 	Attempt   int    // as RecordError has it
 	Action    Action // what the error policy decided; Stop without one
+	Err       error
+}
+
+// DeadLettered tells that a record goes to the dead-letter topic.
+type DeadLettered struct {
+	Partition Partition // of the input
+	Offset    int64
+	Topic     string // the dead-letter topic
+	Attempt   int    // how often the record had failed
 	Err       error
 }
 

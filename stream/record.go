@@ -57,6 +57,13 @@ const (
 	Skip
 	// Retry runs the step again after a pause that doubles from 100 ms up to 30 s.
 	Retry
+	// DeadLetter writes the record, its bytes unchanged, to the dead-letter topic of the component's
+	// policy and goes on with the next one. The offset does not pass the record before the letter is
+	// written: it is in the same transaction where outputs are, and acknowledged before it elsewhere.
+	DeadLetter
+	// RetryThenDeadLetter is Retry until the record has failed as often as the policy's Attempts says,
+	// with the policy's pauses, and DeadLetter then.
+	RetryThenDeadLetter
 )
 
 // String returns the lower-case name of the action.
@@ -68,6 +75,10 @@ func (a Action) String() string {
 		return "skip"
 	case Retry:
 		return "retry"
+	case DeadLetter:
+		return "dead-letter"
+	case RetryThenDeadLetter:
+		return "retry-then-dead-letter"
 	}
 	return fmt.Sprintf("action(%d)", int(a))
 }

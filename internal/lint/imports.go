@@ -24,9 +24,10 @@ const (
 var (
 	wireOurs   = []string{"stream", "kafka", "internal/rule"}
 	fenceOurs  = append(slices.Clone(wireOurs), "internal/wire")
-	memberOurs = append(slices.Clone(fenceOurs), "fence", "snapshot", "internal/engine")
-	rootOurs   = append(slices.Clone(memberOurs), "internal/member", "claim", "codec")
-	userOurs   = []string{".", "stream", "kafka", "codec", "claim", "fence", "snapshot", "devbroker", "holdfasttest", "prom"}
+	memberOurs = append(slices.Clone(fenceOurs), "fence", "snapshot", "dlq", "internal/engine")
+	rootOurs   = append(slices.Clone(memberOurs), "internal/member", "internal/preflight", "claim", "codec")
+	pipeOurs   = append(slices.Clone(rootOurs), ".")
+	userOurs   = []string{".", "stream", "kafka", "codec", "claim", "fence", "snapshot", "dlq", "pipe", "devbroker", "holdfasttest", "prom"}
 	client     = []string{franz}
 )
 
@@ -42,8 +43,12 @@ var allowed = []allowance{
 	{dir: "internal/wire", ours: wireOurs, theirs: client},
 	{dir: "fence", ours: fenceOurs, theirs: client},
 	{dir: "snapshot", ours: fenceOurs, theirs: client},
+	{dir: "dlq", ours: fenceOurs, theirs: client},
+	{dir: "internal/preflight", ours: append(slices.Clone(fenceOurs), "claim"), theirs: client},
 	{dir: "internal/member", ours: memberOurs, theirs: client},
 	{dir: ".", ours: rootOurs, theirs: client},
+	{dir: "pipe", ours: pipeOurs, theirs: client},
+	{dir: "holdfasttest", ours: append(slices.Clone(pipeOurs), "pipe", "devbroker"), theirs: client},
 	{dir: "devbroker", ours: []string{"stream", "kafka"}, theirs: []string{franz, kfake}},
 	{dir: "internal/kafkatest", ours: []string{"stream", "kafka"}, theirs: client},
 	{dir: "internal/wiretap", ours: []string{"stream", "kafka"}, theirs: client},
