@@ -66,9 +66,10 @@ func (w *Writer) committed(b *batch, at int64) {
 	w.commits++
 	w.mu.Unlock()
 	event := stream.Committed{
-		Partition: w.c.Input, Next: b.next.Next, Writes: len(b.messages()), Bytes: b.bytes(),
+		Partition: w.c.Input, Next: b.next.Next, Bytes: b.bytes(),
 		Took: time.Since(b.began), ReadBack: b.readBack,
 	}
+	event.Writes, event.Outputs = b.counts()
 	for _, h := range w.c.Hooks {
 		if h.Committed != nil {
 			h.Committed(event)

@@ -25,8 +25,13 @@ type Config[S any] struct {
 	Clone func(s S) S
 	// Plain tells that S holds no references (HoldsReferences): an assignment is a copy.
 	Plain bool
-	// Outputs are the topics that Emit may name.
-	Outputs []string
+	// Outputs are the topics that Emit may name, each with the size of the largest record it takes
+	// (stream.Message.BatchBytes). 0: no bound.
+	Outputs map[string]int
+	// Whole makes a batch carry everything that was done since the one before it: outputs in the order
+	// of their steps, every dirty key, tombstones at once, and the next offset to fold. It is closed by
+	// CommitInterval, MaxWrites or MaxBytes, is never split, and no key waits for PersistInterval.
+	Whole bool
 
 	// PersistInterval is how long after its first unpersisted step a key is due.
 	PersistInterval time.Duration
@@ -38,6 +43,7 @@ type Config[S any] struct {
 	CommitInterval time.Duration
 	// MaxWrites and MaxBytes bound one batch, which has at least one write whatever its size.
 	// 0: no bound.
+	// With Whole they close a batch as soon as one of them is reached, and one step more may be in it.
 	MaxWrites int
 	MaxBytes  int64
 	// MaxRecordBytes bounds one snapshot record: key, value and RecordOverheadBytes. 0: no bound.
@@ -87,6 +93,12 @@ type Engine[S any] struct {
 	// deletion is committed, by the offset of the deletion. ready: those of them that the committed
 	// offset has passed, by the time their tombstone is due.
 	due, graves, ready queue[S]
+
+	// With Whole: what the steps since the last batch have emitted, its bytes and those of the dirty
+	// keys as last encoded, and whether a step asked for the batch to be closed.
+	outputs    []Output
+	wholeBytes int64
+	hurried    bool
 
 	batch  *Batch // in flight
 	flying []flown[S]

@@ -108,7 +108,7 @@ func (in *interpreter) create(args []string) string {
 	in.cfg = Config[int64]{
 		Partition: stream.Partition{Topic: "in", Partition: 0},
 		Fold:      in.fold, Route: route,
-		Encode: encode, Decode: decode, Plain: true, Outputs: []string{"out"},
+		Encode: encode, Decode: decode, Plain: true, Outputs: map[string]int{"out": 0},
 		PersistInterval: 30 * time.Second, PersistCooldown: time.Second, CommitInterval: 5 * time.Second,
 	}
 	for _, arg := range args {

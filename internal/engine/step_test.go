@@ -206,7 +206,7 @@ func TestFailureCarriesTheCause(t *testing.T) {
 			t.Errorf("%s: does not wrap its cause", c.value)
 		}
 	}
-	e = mapEngine(inPlace, func(c *Config[counts]) { c.Outputs = []string{"out"} })
+	e = mapEngine(inPlace, func(c *Config[counts]) { c.Outputs = map[string]int{"out": 0} })
 	if f := e.Step(t.Context(), epoch0, stream.Record{}).Failure; !errors.Is(f, stream.ErrNoKey) {
 		t.Errorf("no key: got %v", f)
 	}

@@ -81,7 +81,7 @@ func newWorld(seed uint64, change func(*Config[int64])) *world {
 		offset += 1 + rng.Int64N(3)
 	}
 	w.cfg = Config[int64]{
-		Partition: stream.Partition{Topic: "in"}, Plain: true, Outputs: []string{"out"},
+		Partition: stream.Partition{Topic: "in"}, Plain: true, Outputs: map[string]int{"out": 0},
 		Fold:            w.fold,
 		Route:           func(r stream.Record) ([]byte, bool) { return r.Key, w.event(r).kind != filtered },
 		Decode:          decode,

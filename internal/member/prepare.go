@@ -143,6 +143,7 @@ func (w *worker) ready(f found, start int64) error {
 	if f.progress != nil {
 		w.store.Adopt(*f.progress, f.progressAt)
 	}
+	w.m.forgetRefusals(w.own.Partition(), start)
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	w.restored = time.Now()
 	stats := w.engine.Stats()
@@ -197,7 +198,7 @@ func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
 }
 
 func (w *worker) input() wire.Log {
-	return wire.Log{Client: w.m.admin, Topic: w.own.Partition().Topic, TopicID: w.m.cfg.Input.ID, Partition: w.own.Partition().Partition}
+	return wire.Log{Client: w.m.admin, Topic: w.own.Partition().Topic, TopicID: w.m.input(w.own.Partition().Topic).ID, Partition: w.own.Partition().Partition}
 }
 
 // resolveStart turns the start policy into an offset.
@@ -241,8 +242,9 @@ func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
 	if err != nil {
 		return err
 	}
-	then := fence.InputProgress{TopicID: w.m.cfg.Input.ID, LeaderEpoch: -1}
-	partitions := w.m.cfg.Input.Partitions
+	atStart := w.m.input(w.own.Partition().Topic)
+	then := fence.InputProgress{TopicID: atStart.ID, LeaderEpoch: -1}
+	partitions := atStart.Partitions
 	if p != nil && len(p.Inputs) == 1 {
 		then, partitions = p.Inputs[0], p.Partitions
 	}
