@@ -29,13 +29,22 @@ func (c Config[S]) withDefaults() Config[S] {
 	set(&c.Member.UnreachableTimeout, 5*time.Minute)
 	set(&c.Member.QueueRecords, 2000)
 	set(&c.Restore.StallTimeout, 3*time.Minute)
-	set(&c.Commit.Persist, 30*time.Second)
+	if c.Guarantee == FencedOutputs {
+		set(&c.Commit.Interval, 100*time.Millisecond)
+		set(&c.Commit.MaxWrites, 10_000)
+	} else {
+		set(&c.Commit.Persist, 30*time.Second)
+		set(&c.Commit.Interval, 5*time.Second)
+		set(&c.Commit.MaxWrites, 256)
+	}
 	set(&c.Commit.PersistCooldown, time.Second)
-	set(&c.Commit.Interval, 5*time.Second)
-	set(&c.Commit.MaxWrites, 256)
 	set(&c.Commit.MaxBytes, 4<<20)
 	limit := c.Member.RebalanceTimeout - c.Member.HeartbeatInterval - 2*time.Second
 	set(&c.Commit.RevokeBudget, min(c.Member.RebalanceTimeout/2, max(limit, 0)))
+	if c.DeadLetters != nil {
+		policy := c.DeadLetters.WithDefaults()
+		c.DeadLetters = &policy
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -85,13 +94,34 @@ func (c Config[S]) validateParts(fault func(string, ...any)) {
 			fault("Snapshots.Create.Configs: cleanup.policy is %q, it must be compact", policy)
 		}
 	}
+	if c.DeadLetters != nil {
+		if err := c.DeadLetters.Validate(); err != nil {
+			fault("DeadLetters: %w", err)
+		}
+		if topic := c.DeadLetters.Topic; slices.Contains(used, topic) || slices.Contains(c.Outputs, topic) {
+			fault("DeadLetters.Topic %q is also the input, the snapshot or an output topic", topic)
+		}
+	}
 	c.validateChoices(fault)
+	if c.Guarantee == FencedOutputs {
+		c.validateWhole(fault)
+	}
+}
+
+// validateWhole refuses what would break a batch that is committed as a whole.
+func (c Config[S]) validateWhole(fault func(string, ...any)) {
+	if c.Commit.OnPersistError == KeepDirty {
+		fault("Commit.OnPersistError KeepDirty cannot be had with FencedOutputs: outputs would be committed without the state that they came from")
+	}
+	if c.Commit.Persist != 0 {
+		fault("Commit.Persist %v cannot be had with FencedOutputs: every changed state is committed with its outputs, at Commit.Interval", c.Commit.Persist)
+	}
 }
 
 // validateChoices refuses values that are none of the constants: taken for the default, they would do
 // something else than was meant.
 func (c Config[S]) validateChoices(fault func(string, ...any)) {
-	if c.Guarantee != FencedState && c.Guarantee != Unfenced {
+	if c.Guarantee < FencedState || c.Guarantee > Unfenced {
 		fault("Guarantee(%d) is not known", int(c.Guarantee))
 	}
 	if c.Start.New < Earliest || c.Start.New > AtTime {
@@ -110,6 +140,9 @@ func (c Config[S]) validateChoices(fault func(string, ...any)) {
 
 func (c Config[S]) validateTimes(fault func(string, ...any)) {
 	m := c.Member
+	if c.Guarantee == FencedOutputs {
+		set(&c.Commit.Persist, time.Hour) // has no meaning there, and was refused if it was set
+	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration

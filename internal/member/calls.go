@@ -1,6 +1,8 @@
 package member
 
 import (
+	"time"
+
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -53,8 +55,8 @@ func (w *worker) callAgain() {
 
 // called is closed when the call of the record at the head of the queue has returned; nil while there
 // is none, or its record may not be applied yet.
-func (w *worker) called() <-chan struct{} {
-	if len(w.calls) == 0 || w.doubt.Load() || w.engine.Full() || !w.blocked.IsZero() {
+func (w *worker) called(now time.Time) <-chan struct{} {
+	if len(w.calls) == 0 || w.doubt.Load() || w.engine.Full() || w.blocked.After(now) {
 		return nil
 	}
 	return w.calls[0].done

@@ -64,10 +64,10 @@ type Config struct {
 	Map         func(ctx context.Context, r stream.Record) ([]stream.Message, error)
 	Concurrency int
 	OnError     func(context.Context, *stream.RecordError) stream.Action
-	DeadLetters *dlq.Policy // nil: none; its topic is one of Outputs here
+	DeadLetters *dlq.Policy  // nil: none; its topic is one of Outputs here
 	Breaker     *dlq.Breaker // of DeadLetters
-	Logger             *slog.Logger
-	Hooks              []stream.Hooks
+	Logger      *slog.Logger
+	Hooks       []stream.Hooks
 }
 
 // Output is a topic that outputs or dead letters go to.

@@ -66,10 +66,9 @@ func (w *worker) deadLetter(r stream.Record, failure *stream.RecordError) (bool,
 		return stop(errors.Join(err, failure.Err), "find what makes so many records fail, or raise DeadLetters.MaxPerMinute")
 	}
 	letter := dlq.New(r, dlq.Cause{
-		TopicID: w.m.input(p.Topic).ID, Err: failure.Err, Stage: w.stage(), Attempt: failure.Attempt,
+		Topic: letters.Topic, TopicID: w.m.input(p.Topic).ID, Err: failure.Err, Panicked: failure.Panicked, Stage: w.stage(), Attempt: failure.Attempt,
 		Group: w.m.cfg.Session.Group, AppVersion: w.m.cfg.FoldVersion,
 	})
-	letter.Topic = letters.Topic
 	if limit, size := w.m.cfg.Outputs[letter.Topic].MaxRecordBytes, letter.BatchBytes(); limit > 0 && size > int64(limit) {
 		return stop(fmt.Errorf("the letter has %d bytes, topic %s takes %d: %w", size, letter.Topic, limit, stream.ErrTooLarge),
 			"raise max.message.bytes of the dead-letter topic above that of the input by some KiB for the headers")

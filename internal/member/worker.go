@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -236,7 +235,7 @@ func (w *worker) loop() error {
 		w.arm(timer, now)
 		select {
 		case <-w.queue.arrived:
-		case <-w.called():
+		case <-w.called(now):
 		case <-timer.C:
 		case <-w.active.Done():
 		case err := <-w.outcome:
