@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/member"
+	"github.com/holdfast-go/holdfast/internal/preflight"
 	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -57,7 +58,7 @@ func (f *Flow[S]) Claims() []claim.Claim {
 	return claim.Flow(f.cfg.Guarantee.String(), 2)
 }
 
-func (f *Flow[S]) memberConfig(ctx context.Context, found findings) member.Config {
+func (f *Flow[S]) memberConfig(ctx context.Context, found preflight.Found) member.Config {
 	c := f.cfg
 	return member.Config{
 		Kafka: c.Kafka,
@@ -66,9 +67,9 @@ func (f *Flow[S]) memberConfig(ctx context.Context, found findings) member.Confi
 			RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
 		},
 		TransactionTimeout: c.Member.TransactionTimeout,
-		Input:              found.input,
-		Snapshots:          found.snapshots,
-		Features:           found.features,
+		Input:              found.Inputs[0],
+		Snapshots:          found.Progress,
+		Features:           found.Features,
 		Fenced:             c.Guarantee != Unfenced,
 		FoldVersion:        c.FoldVersion,
 		Start: member.Start{
@@ -82,7 +83,7 @@ func (f *Flow[S]) memberConfig(ctx context.Context, found findings) member.Confi
 		StallTimeout:   c.Restore.StallTimeout,
 		RevokeBudget:   c.Commit.RevokeBudget,
 		QueueRecords:   c.Member.QueueRecords,
-		MaxOutputBytes: found.outputBytes,
+		MaxOutputBytes: found.MaxOutputBytes(),
 		MaxWrites:      c.Commit.MaxWrites,
 		MaxBytes:       c.Commit.MaxBytes,
 		NewEngine:      f.engines(ctx, found),
@@ -100,7 +101,7 @@ func (c Config[S]) startTime() time.Time {
 }
 
 // engines returns the maker of the partitions' engines.
-func (f *Flow[S]) engines(ctx context.Context, found findings) func(stream.Partition) member.Engine {
+func (f *Flow[S]) engines(ctx context.Context, found preflight.Found) func(stream.Partition) member.Engine {
 	c := f.cfg
 	plain := !engine.HoldsReferences[S]()
 	return func(p stream.Partition) member.Engine {
@@ -120,7 +121,7 @@ func (f *Flow[S]) engines(ctx context.Context, found findings) func(stream.Parti
 			CommitInterval:   c.Commit.Interval,
 			MaxWrites:        c.Commit.MaxWrites,
 			MaxBytes:         c.Commit.MaxBytes,
-			MaxRecordBytes:   found.snapshots.MaxMessageBytes,
+			MaxRecordBytes:   found.Progress.MaxMessageBytes,
 			KeepDirty:        c.Commit.OnPersistError == KeepDirty,
 			NoAppliedSkip:    !rule.On(ctx, rule.AppliedSkip),
 			NoHolds:          !rule.On(ctx, rule.Holds),
