@@ -66,8 +66,8 @@ type Config struct {
 	// read back, once a transaction. The caller must not fold until the call that waits for that
 	// transaction returns: what it would fold on may turn out not to be committed.
 	Unknown func(error)
-	// Kind names what writes: "" for a flow, or another kind of component. It is kept in the progress
-	// records and with the committed offsets, so that one kind does not go on from another's.
+	// Kind names what writes: "" for a flow, or another kind of component. It is kept with the committed
+	// offsets, so that one kind does not go on from another's.
 	Kind   string
 	Hooks  []stream.Hooks // Committed and Refused are called
 	Logger *slog.Logger   // nil: discard

@@ -151,8 +151,8 @@ type witness struct{ nonce, sequence uint64 }
 
 // metadata is the committed offset's metadata: it names the commit, so that an unknown outcome can be
 // told from somebody else's commit of the same offset.
-func (w witness) metadata() string {
-	return wire.Witness{Nonce: w.nonce, Sequence: w.sequence}.Metadata()
+func (w witness) metadata(kind string) string {
+	return wire.Witness{Nonce: w.nonce, Sequence: w.sequence, Kind: kind}.Metadata()
 }
 
 // parseWitness reads metadata. Offsets committed by anything else give the zero witness.

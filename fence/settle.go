@@ -132,7 +132,7 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	if b.token, err = w.own.Token(w.base); err != nil {
 		return -1, err
 	}
-	if err := p.bind(bounded, b.token, b.next, b.witness.metadata()); err != nil {
+	if err := p.bind(bounded, b.token, b.next, b.witness.metadata(w.c.Kind)); err != nil {
 		return -1, err
 	}
 	// From here on nothing but the end of the ownership, or the broker's silence, cuts the wait.

@@ -168,7 +168,8 @@ func (w *Writer) firstOnce(ctx context.Context) (Committed, error) {
 
 // found makes a fetched offset the base of what follows.
 func (w *Writer) found(off wire.GroupOffset, tookOver bool) Committed {
-	wit := parseWitness(off.Metadata)
+	named, _ := wire.ParseWitness(off.Metadata)
+	wit := witness{named.Nonce, named.Sequence}
 	w.known = known{next: off.Next, offset: wit, progress: wit}
 	if wit.nonce == w.own.nonce {
 		w.sequence = wit.sequence // a second writer under one ownership counts on
@@ -177,7 +178,7 @@ func (w *Writer) found(off wire.GroupOffset, tookOver bool) Committed {
 	w.last = Offset{off.Next, off.LeaderEpoch}
 	w.mu.Unlock()
 	return Committed{
-		Next: off.Next, LeaderEpoch: off.LeaderEpoch, Nonce: wit.nonce, Sequence: wit.sequence, TookOver: tookOver,
+		Next: off.Next, LeaderEpoch: off.LeaderEpoch, Nonce: wit.nonce, Sequence: wit.sequence, Kind: named.Kind, TookOver: tookOver,
 	}
 }
 

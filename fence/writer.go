@@ -21,6 +21,7 @@ type Committed struct {
 	Next            int64  // stable committed offset, -1: none
 	LeaderEpoch     int32  // -1: unknown
 	Nonce, Sequence uint64 // of the commit it came from, zero if it was not committed by a Writer
+	Kind            string // of the component that committed it, "flow" without Config.Kind; "" as Nonce
 	TookOver        bool   // the transactional id had been initialised before
 }
 

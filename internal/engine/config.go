@@ -10,8 +10,7 @@ import (
 
 // Config is what an Engine is made of. The engine has no defaults: the caller resolves them.
 type Config[S any] struct {
-	// Partition is the input, for errors.
-	Partition stream.Partition
+	Settings
 	// Fold is the user's function. It may fail and panic. The Call is valid until it returns.
 	Fold func(ctx context.Context, c *Call[S], r stream.Record) error
 	// Route names the key of a record; !ok filters the record, and its offset counts as consumed.
@@ -25,6 +24,12 @@ type Config[S any] struct {
 	Clone func(s S) S
 	// Plain tells that S holds no references (HoldsReferences): an assignment is a copy.
 	Plain bool
+}
+
+// Settings are what does not depend on the type of the states.
+type Settings struct {
+	// Partition is the input, for errors.
+	Partition stream.Partition
 	// Outputs are the topics that Emit may name, each with the size of the largest record it takes
 	// (stream.Message.BatchBytes). 0: no bound.
 	Outputs map[string]int

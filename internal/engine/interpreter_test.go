@@ -106,10 +106,11 @@ func (in *interpreter) run(args []string) (out string) {
 
 func (in *interpreter) create(args []string) string {
 	in.cfg = Config[int64]{
-		Partition: stream.Partition{Topic: "in", Partition: 0},
-		Fold:      in.fold, Route: route,
-		Encode: encode, Decode: decode, Plain: true, Outputs: map[string]int{"out": 0},
-		PersistInterval: 30 * time.Second, PersistCooldown: time.Second, CommitInterval: 5 * time.Second,
+		Fold: in.fold, Route: route, Encode: encode, Decode: decode, Plain: true,
+		Settings: Settings{
+			Partition: stream.Partition{Topic: "in", Partition: 0}, Outputs: map[string]int{"out": 0, "small": 100},
+			PersistInterval: 30 * time.Second, PersistCooldown: time.Second, CommitInterval: 5 * time.Second,
+		},
 	}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")

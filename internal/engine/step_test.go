@@ -20,8 +20,8 @@ var epoch0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // mapEngine returns an engine whose state is a map, with fold as its fold, started at 0.
 func mapEngine(fold func(*Call[counts], stream.Record) error, change func(*Config[counts])) *Engine[counts] {
 	cfg := Config[counts]{
-		Partition: stream.Partition{Topic: "in"},
-		Fold:      func(_ context.Context, c *Call[counts], r stream.Record) error { return fold(c, r) },
+		Settings: Settings{Partition: stream.Partition{Topic: "in"}},
+		Fold:     func(_ context.Context, c *Call[counts], r stream.Record) error { return fold(c, r) },
 		Encode: func(dst []byte, s counts) ([]byte, error) {
 			b, err := json.Marshal(s)
 			return append(dst, b...), err

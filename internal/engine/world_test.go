@@ -81,17 +81,21 @@ func newWorld(seed uint64, change func(*Config[int64])) *world {
 		offset += 1 + rng.Int64N(3)
 	}
 	w.cfg = Config[int64]{
-		Partition: stream.Partition{Topic: "in"}, Plain: true, Outputs: map[string]int{"out": 0},
-		Fold:            w.fold,
-		Route:           func(r stream.Record) ([]byte, bool) { return r.Key, w.event(r).kind != filtered },
-		Decode:          decode,
-		Encode:          w.encode,
-		PersistInterval: time.Duration(rng.IntN(20)) * time.Second,
-		PersistCooldown: time.Duration(rng.IntN(3)) * time.Second,
-		CommitInterval:  time.Duration(rng.IntN(6)) * time.Second,
-		MaxWrites:       rng.IntN(4),
-		MaxBytes:        rng.Int64N(2) * 400,
-		KeepDirty:       rng.IntN(2) == 0,
+		Plain:  true,
+		Fold:   w.fold,
+		Route:  func(r stream.Record) ([]byte, bool) { return r.Key, w.event(r).kind != filtered },
+		Decode: decode,
+		Encode: w.encode,
+		Settings: Settings{
+			Partition:       stream.Partition{Topic: "in"},
+			Outputs:         map[string]int{"out": 0},
+			PersistInterval: time.Duration(rng.IntN(20)) * time.Second,
+			PersistCooldown: time.Duration(rng.IntN(3)) * time.Second,
+			CommitInterval:  time.Duration(rng.IntN(6)) * time.Second,
+			MaxWrites:       rng.IntN(4),
+			MaxBytes:        rng.Int64N(2) * 400,
+			KeepDirty:       rng.IntN(2) == 0,
+		},
 	}
 	change(&w.cfg)
 	w.e = New(w.cfg)

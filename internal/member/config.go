@@ -42,7 +42,7 @@ type Config struct {
 	Kafka              kafka.Config
 	Session            fence.Session
 	TransactionTimeout time.Duration
-	Kind               string       // of component: "" a flow, or "pipe"
+	Component          string       // claim.ComponentFlow or claim.ComponentPipe
 	Inputs             []wire.Facts // facts of the input topics at start; several: each partition is on its own
 	Snapshots          wire.Facts   // facts of the snapshot topic at start, of a pipe the progress topic
 	Features           wire.Features

@@ -12,7 +12,7 @@ func (m *Member) openFenced(ctx context.Context, w *worker) (store, fence.Commit
 	writer, committed, err := fence.Open(ctx, fence.Config{
 		Kafka: m.cfg.Kafka, Group: m.cfg.Session.Group, Ownership: w.own,
 		Input: p, InputTopicID: input.ID, InputPartitions: input.Partitions,
-		Progress: m.progress(p), Outputs: m.outputs(p), Kind: m.cfg.Kind,
+		Progress: m.progress(p), Outputs: m.outputs(p), Kind: m.cfg.Component,
 		MaxWrites: m.cfg.MaxWrites, MaxBytes: m.cfg.MaxBytes, MaxRecordBytes: m.cfg.Snapshots.MaxMessageBytes, TransactionTimeout: m.cfg.TransactionTimeout,
 		FoldVersion: m.cfg.FoldVersion, Features: fence.Features(m.cfg.Features),
 		Unknown: func(error) { w.doubt.Store(true) },

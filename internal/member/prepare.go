@@ -44,6 +44,9 @@ func (w *worker) open(ctx context.Context) error {
 
 // prepare restores the states and decides where folding begins.
 func (w *worker) prepare(ctx context.Context) (start int64, err error) {
+	if err := w.sameComponent(); err != nil {
+		return 0, err
+	}
 	// As it was when the flow started: a partition that was added since has nothing to restore from.
 	if err := w.checkInput(ctx, nil); err != nil {
 		return 0, err
@@ -54,6 +57,7 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 			return 0, err
 		}
 		found.committed = w.committed
+		found.stateless = w.m.cfg.Map != nil
 		policy := w.m.cfg.Start
 		if err := w.ours(found.foreign); err != nil {
 			return 0, err
@@ -91,6 +95,17 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 			}
 		}
 	}
+}
+
+// sameComponent refuses offsets that another kind of component has committed: a flow's offsets say that
+// its snapshots have what is before them, and a pipe has none.
+func (w *worker) sameComponent() error {
+	kind, own := w.committed.Kind, w.m.cfg.Component
+	if kind == "" || kind == own {
+		return nil
+	}
+	return w.located(stream.NewError("start", fmt.Errorf("the offsets of the group were committed by a %s, and this is a %s: %w", kind, own, stream.ErrOtherComponent)).
+		Hinted("give each component a group of its own"))
 }
 
 // ours refuses a snapshot partition that another group has written to, whatever the start policy.
