@@ -28,8 +28,8 @@ const coordinatorPause = 100 * time.Millisecond
 //
 // A coordinator that does not answer refuses no start: the member waits for it as it does in every
 // outage, and a rolling restart must not end those that start meanwhile.
-func (i *inspection) group(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, coordinatorPatience)
+func (i *inspection) group(parent context.Context) error {
+	ctx, cancel := context.WithTimeout(parent, coordinatorPatience)
 	defer cancel()
 	fact, err := i.inspectGroup(ctx)
 	for wire.Passes(err) && ctx.Err() == nil {
@@ -38,6 +38,9 @@ func (i *inspection) group(ctx context.Context) error {
 			fact, err = i.inspectGroup(ctx)
 		case <-ctx.Done():
 		}
+	}
+	if parent.Err() != nil {
+		return context.Cause(parent)
 	}
 	if !wire.Passes(err) {
 		return i.found.note("group "+i.Group, fact, kafka.Explain(err))

@@ -44,7 +44,7 @@ func Inspect(ctx context.Context, job Job, create bool) (Found, error) {
 	}
 	defer client.Close()
 	i.client = client
-	err = errors.Join(i.features(ctx), i.topics(ctx), i.group(ctx))
+	err = errors.Join(i.features(ctx), i.timeout(ctx), i.topics(ctx), i.group(ctx))
 	if err == nil && create && !i.found.Progress.Exists {
 		err = i.createProgress(ctx)
 	}
@@ -66,6 +66,25 @@ func (i *inspection) features(ctx context.Context) error {
 	return i.found.note("broker features",
 		fmt.Sprintf("transaction.version %d, TxnOffsetCommit v%d", features.TransactionVersion, features.TxnOffsetCommit),
 		kafka.Explain(err))
+}
+
+// timeout compares the transaction timeout with the brokers' maximum. Where that is not told, which
+// takes DescribeConfigs on the cluster, nothing is noted: the start is refused by the broker then.
+func (i *inspection) timeout(ctx context.Context) error {
+	if !i.Transactional || i.TransactionTimeout == 0 {
+		return nil
+	}
+	limit, err := wire.MaxTransactionTimeout(ctx, i.client)
+	if err != nil || limit == 0 {
+		return kafka.Explain(err)
+	}
+	if i.TransactionTimeout > limit {
+		err = stream.NewError("check brokers", fmt.Errorf("%w: the transaction timeout is %v, and a broker allows at most %v",
+			stream.ErrConfig, i.TransactionTimeout, limit)).
+			Hinted("lower Member.TransactionTimeout to %v or less, or raise transaction.max.timeout.ms of the brokers to %d or more",
+				limit, i.TransactionTimeout.Milliseconds())
+	}
+	return i.found.note("transaction timeout", fmt.Sprintf("%v, the brokers allow %v", i.TransactionTimeout, limit), err)
 }
 
 func lacking(version, least int16) string {
