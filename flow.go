@@ -59,7 +59,11 @@ func (c Config[S]) job() job.Config {
 		},
 		Logger: c.Logger, Hooks: c.Hooks,
 		Claims: func(transactionVersion int) []claim.Claim {
-			return claim.Flow(c.Guarantee.String(), transactionVersion)
+			claims := claim.Flow(c.Guarantee.String(), transactionVersion)
+			if c.DeadLetters != nil {
+				claims = append(claims, claim.DeadLetters(claim.ComponentFlow, c.Guarantee.String(), transactionVersion)...)
+			}
+			return claims
 		},
 		NewEngine: c.newEngine,
 	}

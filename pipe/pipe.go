@@ -154,7 +154,13 @@ func (c Config) job() job.Config {
 			OnPersistError: job.OnPersistError(c.Commit.OnPersistError),
 		},
 		Logger: c.Logger, Hooks: c.Hooks,
-		Claims: claim.Pipe,
+		Claims: func(transactionVersion int) []claim.Claim {
+			claims := claim.Pipe(transactionVersion)
+			if c.DeadLetters != nil {
+				claims = append(claims, claim.DeadLetters(claim.ComponentPipe, "", transactionVersion)...)
+			}
+			return claims
+		},
 		NewEngine: func(s engine.Settings) member.Engine {
 			return engine.New(engine.Config[struct{}]{Settings: s, Plain: true})
 		},
