@@ -205,7 +205,7 @@ func (w *Writer) refused(b *batch, c class, err error) {
 	final := c == classGone || c == classReplaced || c == classInput || c == classFatal ||
 		c == classFence && w.fences+1 >= maxFences
 	w.c.Logger.Warn("transaction did not commit", "cause", c.String(), "code", codeOf(err), "attempt", b.attempts,
-		"offset", b.next.Next, "generation", b.token.Generation, "final", final, "err", err)
+		"offset", b.next.Next, "generation", b.token.Generation, "final", final, "error", err)
 	for _, h := range w.c.Hooks {
 		if h.Refused != nil {
 			h.Refused(stream.Refused{Partition: w.c.Input, Cause: c.String(), Code: codeOf(err), Final: final, Err: err})

@@ -128,7 +128,7 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 			e.Group, e.TransactionalID = w.c.Group, w.id
 			return Committed{}, e
 		}
-		w.c.Logger.Warn("takeover failed and is tried again", "attempt", attempt+1, "err", err)
+		w.c.Logger.Warn("takeover failed and is tried again", "attempt", attempt+1, "error", err)
 		select {
 		case <-time.After(min(pauseMin<<min(attempt, 6), pauseMax)):
 		case <-ctx.Done():

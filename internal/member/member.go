@@ -117,7 +117,10 @@ func (m *Member) fail(err error) {
 	}
 	m.mu.Unlock()
 	if stopped {
-		m.cfg.Logger.Error("flow stops", "error", err)
+		cause := stream.Cause(err)
+		m.cfg.Logger.Error("flow stops", "cause", cause, "error", err)
+		call(m.hooks, func(h stream.Hooks) func(stream.Stopped) { return h.Stopped },
+			stream.Stopped{Group: m.cfg.Session.Group, Cause: cause, Err: err})
 	}
 	m.post(func() {})
 }
