@@ -97,7 +97,7 @@ var families = [...]struct {
 	present func([]stream.Header) bool
 	read    func(*Letter, []stream.Header) error
 }{
-	{Holdfast, anyOf(HeaderReason, HeaderAttempt), readHoldfast},
+	{Holdfast, anyOf(HeaderReason, HeaderAttempt, HeaderTopicID, HeaderFailedAt), readHoldfast},
 	{Connect, anyOf(connectTopic, connectPartition, connectOffset), readConnect},
 	{Streams, anyOf(streamsTopic, streamsPartition, streamsOffset), readStreams},
 	{Spring, anyOf(springTopic, springPartition, springOffset), readSpring},
