@@ -34,6 +34,10 @@ type ReadOptions struct {
 	// OnRetry is told each error that the read is about to retry, from another goroutine; nil:
 	// nobody is told.
 	OnRetry func(err error)
+
+	// raw keeps control records, and under read_committed the records of aborted transactions: the
+	// page's list says which ones they are.
+	raw bool
 }
 
 const (
@@ -48,6 +52,7 @@ const (
 // page is what one fetch brought.
 type page struct {
 	records []*kgo.Record
+	aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction // that touch the page, under read_committed
 	next    int64
 	err     error
 }
@@ -67,6 +72,31 @@ func (l Log) Read(ctx context.Context, o ReadOptions, each func(*kgo.Record) err
 	if position >= o.To {
 		return position, nil
 	}
+	err = l.eachPage(ctx, o, func(p page) error {
+		for _, r := range p.records {
+			if r.Offset >= o.To { // written since To was captured
+				break
+			}
+			if err := each(r); err != nil {
+				return err
+			}
+			position = r.Offset + 1
+		}
+		position = min(p.next, o.To)
+		if o.OnPosition != nil {
+			o.OnPosition(position)
+		}
+		return nil
+	})
+	if err != nil || position >= o.To {
+		return position, err
+	}
+	return position, context.Cause(ctx)
+}
+
+// eachPage hands over the pages from o.From to o.To, each while the one after it is fetched. When ctx
+// ends it returns nil early.
+func (l Log) eachPage(ctx context.Context, o ReadOptions, each func(page) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	pages := make(chan page)
 	go func() {
@@ -80,26 +110,13 @@ func (l Log) Read(ctx context.Context, o ReadOptions, each func(*kgo.Record) err
 	}()
 	for p := range pages {
 		if p.err != nil {
-			return position, p.err
+			return p.err
 		}
-		for _, r := range p.records {
-			if r.Offset >= o.To { // written since To was captured
-				break
-			}
-			if err := each(r); err != nil {
-				return position, err
-			}
-			position = r.Offset + 1
-		}
-		position = min(p.next, o.To)
-		if o.OnPosition != nil {
-			o.OnPosition(position)
+		if err := each(p); err != nil {
+			return err
 		}
 	}
-	if position >= o.To {
-		return position, nil
-	}
-	return position, context.Cause(ctx)
+	return nil
 }
 
 // fetchAhead sends the pages from o.From to o.To. A page waits in the send while the one before it is
@@ -172,7 +189,10 @@ func (f *fetcher) fetch(ctx context.Context, on leader, position int64) (page, e
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID, req.MinBytes, req.MaxBytes, req.SessionEpoch = -1, 1, maxBytes, -1
 	if f.opts.Committed {
-		req.IsolationLevel, isolation = 1, kgo.ReadCommitted()
+		req.IsolationLevel = 1
+		if !f.opts.raw {
+			isolation = kgo.ReadCommitted()
+		}
 	}
 	rt := kmsg.NewFetchRequestTopic()
 	rt.Topic, rt.TopicID = l.Topic, on.topicID
@@ -196,6 +216,7 @@ func (f *fetcher) fetch(ctx context.Context, on leader, position int64) (page, e
 	}
 	part, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: position, IsolationLevel: isolation, Topic: l.Topic, Partition: l.Partition,
+		KeepControlRecords: f.opts.raw,
 	}, answer, f.decompress, nil)
 	if part.Err != nil && len(part.Records) == 0 {
 		// The bytes came over an intact connection, so asking again brings the same ones.
@@ -203,7 +224,7 @@ func (f *fetcher) fetch(ctx context.Context, on leader, position int64) (page, e
 			Hinted("the batch at this offset is damaged or decompresses to more than the client allows; " +
 				"dump it with kafka-dump-log.sh --deep-iteration on the leader")
 	}
-	return page{records: part.Records, next: max(next, position)}, nil
+	return page{records: part.Records, aborted: answer.AbortedTransactions, next: max(next, position)}, nil
 }
 
 // placed finds out on which side of the log a position is that the broker called out of range. Below
