@@ -1,6 +1,8 @@
 package holdfasttest
 
 import (
+	"bytes"
+
 	"github.com/holdfast-go/holdfast/snapshot"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -116,16 +118,21 @@ func (c *checker) checkFolded(u *unit, m Member, e Event) {
 	c.violate(invariant, "", e.Partition, e.Offset, e.Key, "member %s has folded the record on %v, and the records before it give %v%s", m.Name, got, step.before, what)
 }
 
-// abortedSnapshot reports whether a state is that of an aborted snapshot of the key.
-func (c *checker) abortedSnapshot(u *unit, key []byte, v value) bool {
+// abortedSnapshot reports whether a state is that of an aborted snapshot of the key, and of no other.
+func (c *checker) abortedSnapshot(u *unit, key []byte, v value) (found bool) {
 	for _, r := range u.snapshots.Records {
-		if r.Status == Committed || !v.has || snapshot.Reserved(r.Key) {
+		if !v.has || snapshot.Reserved(r.Key) {
 			continue
 		}
 		rec, err := snapshot.Decode(r.Record)
-		if err == nil && string(rec.Key) == string(key) && rec.Kind == snapshot.State && string(rec.Value) == string(v.state) {
-			return true
+		if err != nil || !bytes.Equal(rec.Key, key) || rec.Kind != snapshot.State || !bytes.Equal(rec.Value, v.state) {
+			continue
 		}
+		if r.Status == Committed {
+			return false
+		}
+		found = true
 	}
-	return false
+	_, given := u.replay.stateAt(string(key), v)
+	return found && !given
 }

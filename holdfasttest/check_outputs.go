@@ -2,7 +2,6 @@ package holdfasttest
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -197,8 +196,11 @@ func timeOf(m stream.Message) int64 {
 func contentOf(key, value []byte, headers []stream.Header, ms int64) string {
 	var b []byte
 	add := func(part []byte) {
-		b = append(b, fmt.Sprintf("%t", part == nil)[0])
-		b = binary.AppendUvarint(b, uint64(len(part)))
+		n := uint64(0) // nil and empty are not the same
+		if part != nil {
+			n = uint64(len(part)) + 1
+		}
+		b = binary.AppendUvarint(b, n)
 		b = append(b, part...)
 	}
 	add(key)

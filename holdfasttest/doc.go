@@ -18,7 +18,7 @@
 // A test on a cluster:
 //
 //	rec := holdfasttest.NewRecorder("one", nil)
-//	conf = holdfasttest.Record(rec, conf)
+//	conf = holdfasttest.Watch(rec, conf)
 //	// … run flows of conf, and whatever is to happen to them …
 //	holdfasttest.Verify(t, holdfasttest.Flow(conf), rec.Member())
 //
