@@ -183,9 +183,11 @@ func writeReport(to io.Writer, program string, colors bool, r prove.Report) erro
 	for _, e := range r.Exercises {
 		fmt.Fprintf(&b, "\n%s: %s\n", e.Name, verdictWord(e.Verdict, colors))
 		if e.Why != "" {
-			fmt.Fprintln(&b, indent("  Why:    "+e.Why+".", 10, textColumns))
+			fmt.Fprintln(&b, indent("  Why:    "+strings.TrimRight(e.Why, ".")+".", 10, textColumns))
 		}
-		fmt.Fprintln(&b, indent("  Claim:  "+e.Claim.String(), 10, textColumns))
+		c := claim.Claim(e.Claim)
+		c.Weaker = "" // it is the same for all, and said above
+		fmt.Fprintln(&b, indent("  Claim:  "+c.String(), 10, textColumns))
 		for i, line := range e.Evidence {
 			head := "          - "
 			if i == 0 {
@@ -257,18 +259,18 @@ func (a *app) printCleaned(c prove.Cleaned) error {
 func (a *app) listProofs() error {
 	type listed struct {
 		Name  string      `json:"name"`
-		Claim claim.Claim `json:"claim"`
+		Claim prove.Claim `json:"claim"`
 	}
 	var all []listed
 	for _, name := range claim.Proofs() {
 		c, _ := claim.Prove(name)
-		all = append(all, listed{name, c})
+		all = append(all, listed{name, prove.Claim(c)})
 	}
 	if a.json {
 		return json.NewEncoder(a.stdout).Encode(all)
 	}
 	for _, l := range all {
-		fmt.Fprintln(a.stdout, indent(fmt.Sprintf("%-12s%s", l.Name, l.Claim), 12, textColumns))
+		fmt.Fprintln(a.stdout, indent(fmt.Sprintf("%-12s%s", l.Name, claim.Claim(l.Claim)), 12, textColumns))
 	}
 	return nil
 }

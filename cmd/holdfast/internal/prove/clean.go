@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -81,10 +82,13 @@ func deleteGroup(ctx context.Context, adm *kadm.Client, group string) (bool, err
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
 	for {
-		all, err := adm.DeleteGroups(ctx, group)
-		if err == nil {
-			err = all[group].Err
-		}
+		err := patiently(ctx, func() error {
+			all, err := adm.DeleteGroups(ctx, group)
+			if err == nil {
+				err = all[group].Err
+			}
+			return err
+		})
 		switch {
 		case err == nil:
 			return true, nil
@@ -121,9 +125,10 @@ func deleteTopic(ctx context.Context, adm *kadm.Client, topic string) (bool, err
 }
 
 // Clean removes what earlier runs under the prefix have left behind, and nothing else: topics and groups
-// whose names are those that a run gives. A group with members may be that of a run that goes on: the
-// topics and groups of that run are left, and an error says so. It returns stream.ErrConfig for a prefix
-// that no topic can have, and what the cluster does not permit as stream.ErrNotAuthorized.
+// whose names are those that a run gives. What a run may still be using is left, and an error says so: a
+// run that began less than a minute ago by this host's clock, or that has a member in a group. It returns
+// stream.ErrConfig for a prefix that no topic can have, and what the cluster does not permit as
+// stream.ErrNotAuthorized.
 func Clean(ctx context.Context, o Options) (Cleaned, error) {
 	if err := checkPrefix(o.Prefix); err != nil {
 		return Cleaned{}, err
@@ -143,18 +148,23 @@ func cleanLeftovers(ctx context.Context, adm *kadm.Client, o Options) (Cleaned, 
 	if err != nil {
 		return c, fmt.Errorf("list topics: %w", err)
 	}
-	known, err := adm.ListGroups(ctx)
+	known, err := listGroups(ctx, adm)
 	if err != nil {
-		return c, fmt.Errorf("list groups: %w", err)
+		return c, err
 	}
 	topics, groups := ours(o.Prefix, topicEnds, slices.Sorted(maps.Keys(listed))), ours(o.Prefix, groupEnds, known.Groups())
 	busy, err := busyRuns(ctx, adm, o.Prefix, groups)
 	if err != nil {
 		return c, err
 	}
+	for _, n := range slices.Concat(topics, groups) {
+		if run := runOf(o.Prefix, n); begun(run).After(time.Now().Add(-youngRun)) {
+			busy[run] = fmt.Sprintf("it began less than %v ago", youngRun)
+		}
+	}
 	idle := func(names []string) (kept []string) {
 		for _, n := range names {
-			if !busy[runOf(o.Prefix, n)] {
+			if busy[runOf(o.Prefix, n)] == "" {
 				kept = append(kept, n)
 			}
 		}
@@ -162,9 +172,9 @@ func cleanLeftovers(ctx context.Context, adm *kadm.Client, o Options) (Cleaned, 
 	}
 	err = remove(ctx, adm, idle(topics), idle(groups), &c)
 	for _, run := range slices.Sorted(maps.Keys(busy)) {
-		c.Left = append(c.Left, fmt.Sprintf("run %s: its group has members, so that it may be running", run))
-		err = errors.Join(err, stream.NewError("clean up", fmt.Errorf("run %s may be running: its group has members", run)).
-			Hinted("wait for its end, and run again"))
+		why := fmt.Sprintf("run %s may be going on: %s", run, busy[run])
+		c.Left = append(c.Left, why)
+		err = errors.Join(err, stream.NewError("clean up", errors.New(why)).Hinted("wait a minute, and run it again"))
 	}
 	return c, err
 }
@@ -180,12 +190,12 @@ func ours(prefix string, ends, names []string) (found []string) {
 	return found
 }
 
-// runOf returns the run in a name that leftover matches.
-func runOf(prefix, n string) string { return n[len(prefix) : len(prefix)+len(runLayout)+1+runRandom] }
+// youngRun is how long a run may go on between its beginning and its first group.
+const youngRun = time.Minute
 
-// busyRuns returns the runs that have a member in a group.
-func busyRuns(ctx context.Context, adm *kadm.Client, prefix string, groups []string) (map[string]bool, error) {
-	busy := map[string]bool{}
+// busyRuns returns the runs that have a member in a group, each with that as a sentence.
+func busyRuns(ctx context.Context, adm *kadm.Client, prefix string, groups []string) (map[string]string, error) {
+	busy := map[string]string{}
 	if len(groups) == 0 {
 		return busy, nil
 	}
@@ -198,7 +208,7 @@ func busyRuns(ctx context.Context, adm *kadm.Client, prefix string, groups []str
 			return nil, fmt.Errorf("describe group %s: %w", g.Group, g.Err)
 		}
 		if len(g.Members) > 0 {
-			busy[runOf(prefix, g.Group)] = true
+			busy[runOf(prefix, g.Group)] = "a group of it has members"
 		}
 	}
 	return busy, nil

@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,8 @@ type Fencing struct {
 	Inits    []Epoch   `json:"inits"`
 	Refusals []Refusal `json:"refusals"`
 	Limit    int       `json:"limit"` // of refusals in a row
-	// Stopped is the error that the first stopped with, StoppedAs the kind of it: "id taken",
-	// "ownership lost" or "".
+	// Stopped is the error that the first stopped with; StoppedAs is stream.ErrIDTaken or
+	// stream.ErrOwnershipLost, whichever it is, and "" for any other.
 	Stopped   string `json:"stopped"`
 	StoppedAs string `json:"stoppedAs"`
 	TookMs    int64  `json:"tookMs"` // from the write until it stopped
@@ -168,6 +169,9 @@ func (f *Fencing) fight(ctx context.Context, w *world, m *member, s *second, sta
 	if _, _, err := d.begin(true); err != nil {
 		return err
 	}
+	// The writer waits for the outcome of what has begun, for minutes if no broker answers.
+	cut := context.AfterFunc(ctx, func() { m.own.Lose(context.Cause(ctx)) })
+	defer cut()
 	ended := writer.Commit(ctx, fence.Offset{Next: firstRefused, LeaderEpoch: -1}, eventMessage(fencedEvent))
 	f.TookMs = time.Since(began).Milliseconds()
 	f.Inits, f.SecondProcess, err = d.begin(false)
@@ -176,9 +180,9 @@ func (f *Fencing) fight(ctx context.Context, w *world, m *member, s *second, sta
 	}
 	switch {
 	case errors.Is(ended, stream.ErrIDTaken):
-		f.StoppedAs = "id taken"
+		f.StoppedAs = stream.ErrIDTaken.Error()
 	case errors.Is(ended, stream.ErrOwnershipLost):
-		f.StoppedAs = "ownership lost"
+		f.StoppedAs = stream.ErrOwnershipLost.Error()
 	}
 	if ended != nil {
 		f.Stopped = ended.Error()
@@ -246,22 +250,21 @@ func (f Fencing) judge() (Verdict, string) {
 const causeEpoch = "producer-epoch"
 
 func (f Fencing) lines() []string {
-	lines := []string{
-		fmt.Sprintf("process %d wrote as %s and committed offset %d", f.FirstProcess, f.ID, f.Before),
-	}
+	lines := []string{fmt.Sprintf("the first process (%d) wrote as %s and committed offset %d", f.FirstProcess, f.ID, f.Before)}
 	for i, e := range f.Inits {
-		line := fmt.Sprintf("process %d initialised the id: producer %d, epoch %d", f.SecondProcess, e.ProducerID, e.Epoch)
+		line := fmt.Sprintf("the second process (%d) initialised the id: producer %d, epoch %d", f.SecondProcess, e.ProducerID, e.Epoch)
 		if i < len(f.Refusals) {
 			r := f.Refusals[i]
-			line += fmt.Sprintf("; after %d ms process %d was refused, %s (%d)", r.AfterMs, f.FirstProcess, r.Answer, r.Code)
+			line += fmt.Sprintf("; the first was refused, %s (%d), at %d ms", r.Answer, r.Code, r.AfterMs)
 		}
 		lines = append(lines, line)
 	}
-	stopped := "process " + fmt.Sprint(f.FirstProcess) + " did not stop"
+	stopped := "the first process did not stop"
 	if f.Stopped != "" {
-		stopped = fmt.Sprintf("process %d stopped by itself after %s and %d ms: %s", f.FirstProcess, count(len(f.Refusals), "refusal"), f.TookMs, f.Stopped)
+		stopped = fmt.Sprintf("the first process stopped by itself after %s and %d ms: %s", count(len(f.Refusals), "refusal"), f.TookMs,
+			cmp.Or(f.StoppedAs, f.Stopped))
 	}
 	return append(lines, stopped,
-		fmt.Sprintf("committed offset %d before and %d after; a read_committed reader sees %d of what was refused, and %d of process %d",
-			f.Before, f.After, f.FirstVisible, f.SecondVisible, f.SecondProcess))
+		fmt.Sprintf("committed offset %d before and %d after; a read_committed reader sees %d of the first's refused records and %d of the second's one",
+			f.Before, f.After, f.FirstVisible, f.SecondVisible))
 }

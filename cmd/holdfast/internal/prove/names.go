@@ -62,3 +62,15 @@ func checkPrefix(prefix string) error {
 	}
 	return nil
 }
+
+// runOf returns the run in a name that leftover matches.
+func runOf(prefix, n string) string { return n[len(prefix) : len(prefix)+len(runLayout)+1+runRandom] }
+
+// begun returns when a run began; the zero time for digits that are no time.
+func begun(run string) time.Time {
+	at, err := time.Parse(runLayout, run[:len(runLayout)])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}

@@ -68,10 +68,21 @@ type Outcome struct {
 	Name     string      `json:"name"`
 	Verdict  Verdict     `json:"verdict"`
 	Why      string      `json:"why"` // of a verdict that is not Proved
-	Claim    claim.Claim `json:"claim"`
+	Claim    Claim       `json:"claim"`
 	Evidence []string    `json:"evidence"`
 	Observed observation `json:"observed"` // null if the exercise ended before it saw anything
 	TookMs   int64       `json:"tookMs"`
+}
+
+// Claim is a claim.Claim as JSON.
+type Claim struct {
+	Hop       string `json:"hop"`
+	Component string `json:"component"`
+	Guarantee string `json:"guarantee"`
+	Statement string `json:"statement"`
+	Crash     string `json:"crash"`
+	Boundary  string `json:"boundary"`
+	Weaker    string `json:"weaker"` // what on this cluster makes it weaker; "" if nothing
 }
 
 // Report is a whole run.
@@ -201,7 +212,7 @@ func (w *world) one(ctx context.Context, name string) (Outcome, error) {
 func outcome(name string, seen observation, err error, weaker []string) Outcome {
 	c, _ := claim.Prove(name)
 	c.Weaker = strings.Join(weaker, "; ")
-	out := Outcome{Name: name, Claim: c, Verdict: NotShown}
+	out := Outcome{Name: name, Claim: Claim(c), Verdict: NotShown}
 	if seen != nil {
 		out.Observed, out.Evidence = seen, seen.lines()
 	}

@@ -120,22 +120,47 @@ func exists(what, name string) error {
 		Hinted("run again, or choose another --prefix")
 }
 
-// group is the name of a group of this run, which must not be there.
+// group is the name of a group of this run, which must not be there. A list has the groups of every
+// protocol, of which a description of one has those of the classic one.
 func (w *world) group(ctx context.Context, end string) (string, error) {
 	group := w.name(end)
-	found, err := w.adm.DescribeGroups(ctx, group)
-	if err == nil {
-		err = found[group].Err
+	known, err := listGroups(ctx, w.adm)
+	if err != nil {
+		return "", err
 	}
-	switch {
-	case errors.Is(err, kerr.GroupIDNotFound):
-	case err != nil:
-		return "", fmt.Errorf("describe group %s: %w", group, err)
-	case found[group].State != "Dead":
+	if _, there := known[group]; there {
 		return "", exists("group", group)
 	}
 	w.made.groups = append(w.made.groups, group)
 	return group, nil
+}
+
+// listGroups waits for the coordinators: a cluster that never had a group begins to make them when it is
+// asked first.
+func listGroups(ctx context.Context, adm *kadm.Client) (kadm.ListedGroups, error) {
+	var known kadm.ListedGroups
+	err := patiently(ctx, func() (err error) {
+		known, err = adm.ListGroups(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list groups: %w", err)
+	}
+	return known, nil
+}
+
+// patiently calls do until it answers anything but an error that passes by itself, or ctx ends.
+func patiently(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		k, ok := errors.AsType[*kerr.Error](err)
+		if !ok || !k.Retriable {
+			return err
+		}
+		if cause := pause(ctx); cause != nil {
+			return errors.Join(cause, err)
+		}
+	}
 }
 
 // id notes that a transactional id is used, so that no transaction of it is left open.
