@@ -22,10 +22,13 @@ type Cleaned struct {
 	Left   []string `json:"left"` // what could not be removed, each with why
 }
 
+// nothing has lists and no nulls, for whoever reads the JSON.
+func nothing() Cleaned { return Cleaned{Topics: []string{}, Groups: []string{}, Left: []string{}} }
+
 // clean removes what this run made. It goes on after an error, so that one missing permission does not
 // leave everything else behind.
 func (w *world) clean(ctx context.Context) (Cleaned, error) {
-	var c Cleaned
+	c := nothing()
 	var errs []error
 	for _, id := range w.made.ids {
 		if err := w.end(ctx, id); err != nil {
@@ -131,11 +134,11 @@ func deleteTopic(ctx context.Context, adm *kadm.Client, topic string) (bool, err
 // stream.ErrNotAuthorized.
 func Clean(ctx context.Context, o Options) (Cleaned, error) {
 	if err := checkPrefix(o.Prefix); err != nil {
-		return Cleaned{}, err
+		return nothing(), err
 	}
 	cl, err := o.Kafka.Client()
 	if err != nil {
-		return Cleaned{}, err
+		return nothing(), err
 	}
 	defer cl.Close()
 	c, err := cleanLeftovers(ctx, kadm.NewClient(cl), o)
@@ -143,7 +146,7 @@ func Clean(ctx context.Context, o Options) (Cleaned, error) {
 }
 
 func cleanLeftovers(ctx context.Context, adm *kadm.Client, o Options) (Cleaned, error) {
-	var c Cleaned
+	c := nothing()
 	listed, err := adm.ListTopics(ctx)
 	if err != nil {
 		return c, fmt.Errorf("list topics: %w", err)

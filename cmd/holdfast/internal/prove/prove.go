@@ -155,7 +155,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	}
 	defer w.cl.Close()
 	r = Report{Run: w.run, Brokers: w.brokers, TransactionVersion: w.features.TransactionVersion, Replicas: w.replicas,
-		MinISR: w.minISR, Weaker: w.weaker}
+		MinISR: w.minISR, Weaker: w.weaker, Exercises: []Outcome{}}
 	o.note("run %s: topics, groups and transactional ids are named %s…", w.run, w.name(""))
 	err = w.exercise(ctx, &r)
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
@@ -212,7 +212,7 @@ func (w *world) one(ctx context.Context, name string) (Outcome, error) {
 func outcome(name string, seen observation, err error, weaker []string) Outcome {
 	c, _ := claim.Prove(name)
 	c.Weaker = strings.Join(weaker, "; ")
-	out := Outcome{Name: name, Claim: Claim(c), Verdict: NotShown}
+	out := Outcome{Name: name, Claim: Claim(c), Verdict: NotShown, Evidence: []string{}}
 	if seen != nil {
 		out.Observed, out.Evidence = seen, seen.lines()
 	}

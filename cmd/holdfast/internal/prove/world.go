@@ -41,7 +41,8 @@ func openWorld(ctx context.Context, o Options, run string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{o: o, run: run, cl: cl, adm: kadm.NewClient(cl)}
+	w := &world{o: o, run: run, cl: cl, adm: kadm.NewClient(cl), weaker: []string{}}
+	w.made.ids = []string{}
 	if err := w.look(ctx); err != nil {
 		cl.Close()
 		return nil, explain(w.o, "look at the cluster", err)
