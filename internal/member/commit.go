@@ -76,6 +76,12 @@ func (w *worker) commit(b *engine.Batch) error {
 	}
 	messages := make([]stream.Message, 0, len(b.Outputs)+len(b.Writes))
 	for _, o := range b.Outputs { // in the order of their steps, which is that of a key's outputs
+		if !rule.On(w.ctx, rule.OutputsInside) { // as a producer beside the transaction would
+			if err := w.outputs.send(w.ctx, stream.Record{Offset: o.Offset}, []stream.Message{o.Message}); err != nil {
+				return err
+			}
+			continue
+		}
 		messages = append(messages, o.Message)
 	}
 	for _, write := range b.Writes {
