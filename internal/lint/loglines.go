@@ -12,8 +12,18 @@ import (
 // operationsFile has the table of log lines that an alert may match.
 const operationsFile = "docs/operations.md"
 
-// loggers are the packages that run in the user's process and log there.
-var loggers = []string{".", "dlq", "fence", "internal/engine", "internal/member", "internal/preflight", "internal/wire", "kafka", "pipe", "snapshot"}
+// elsewhere are the trees that do not run in a user's process, or are the user's own.
+var elsewhere = []string{
+	"bench", "cmd", "devbroker", "examples", "holdfasttest",
+	"internal/acceptance", "internal/kafkatest", "internal/lint", "internal/wiretap",
+}
+
+// logsForUsers reports whether what a package logs is for those who run it.
+func logsForUsers(dir string) bool {
+	return !slices.ContainsFunc(elsewhere, func(tree string) bool {
+		return dir == tree || strings.HasPrefix(dir, tree+"/")
+	})
+}
 
 // logLine is one call of a logger.
 type logLine struct {
@@ -27,7 +37,7 @@ type logLine struct {
 // logLines returns the calls of loggers, and the fields that loggers carry by With.
 func logLines(t *Tree) (lines []logLine, carried []string) {
 	for _, f := range t.sources() {
-		if !slices.Contains(loggers, f.Dir()) {
+		if !logsForUsers(f.Dir()) {
 			continue
 		}
 		for _, d := range f.AST.Decls {
