@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/kafkatest"
 )
 
 // runMain makes the test binary the program itself.
@@ -14,7 +16,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	kafkatest.Main(m)
 }
 
 // TestOutput runs the program and compares what it prints with testdata/output.txt, which its README

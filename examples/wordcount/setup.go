@@ -46,7 +46,7 @@ func setUp(ctx context.Context) (cluster kafka.Config, words int64, done func())
 			}
 		}
 	}
-	if err := write(ctx, cluster); err != nil {
+	if err := write(ctx, cluster, "lines", "words", "counts"); err != nil {
 		log.Fatal(err)
 	}
 	for _, line := range lines {
@@ -55,13 +55,13 @@ func setUp(ctx context.Context) (cluster kafka.Config, words int64, done func())
 	return cluster, words, done
 }
 
-func write(ctx context.Context, cluster kafka.Config) error {
+func write(ctx context.Context, cluster kafka.Config, topics ...string) error {
 	client, err := cluster.Client()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	for _, topic := range []string{"lines", "words", "counts"} {
+	for _, topic := range topics {
 		// -1: the broker's default replication.
 		if _, err := kadm.NewClient(client).CreateTopic(ctx, partitions, -1, nil, topic); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 			return kafka.Explain(err)
