@@ -17,8 +17,11 @@ type ViewOptions struct {
 	// everything up to the high watermark comes.
 	Stable bool
 
-	MaxBytes int32           // as in ReadOptions
-	OnRetry  func(err error) // as in ReadOptions
+	MaxBytes int32 // as in ReadOptions
+
+	// OnRetry is told each error that the view is about to retry, from any goroutine; nil: nobody is
+	// told.
+	OnRetry func(err error)
 }
 
 const (
@@ -59,7 +62,7 @@ type view struct {
 
 func (v *view) run(ctx context.Context) error {
 	for v.position < v.opts.To {
-		_, hw, lso, err := v.log.Ends(ctx)
+		_, hw, lso, err := v.log.ends(ctx, v.opts.OnRetry)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,183 @@
+package tail
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// A RangeError is an offset that the log does not have.
+type RangeError struct {
+	Partition stream.Partition
+	Flag      string
+	err       error
+}
+
+func (e *RangeError) Error() string { return fmt.Sprintf("--%s: %s: %v", e.Flag, e.Partition, e.err) }
+func (e *RangeError) Unwrap() error { return e.err }
+
+// errLimit ends a view when enough was shown.
+var errLimit = errors.New("limit reached")
+
+// tailer shows entries. It belongs to the goroutine of Run.
+type tailer struct {
+	Config
+	out    *bufio.Writer
+	names  names
+	widths widths
+	shown  int
+	parts  []*part
+}
+
+// part is one partition and what was seen of it.
+type part struct {
+	log      wire.Log
+	ends     ends
+	from, to int64
+	position int64
+	count    count
+}
+
+// count is how many entries there were of each kind.
+type count struct {
+	status      map[wire.Status]int
+	committed   int // records that a reader under read_committed is given
+	uncommitted int // and under read_uncommitted
+	held        int // committed and plain ones that the former has to wait for
+}
+
+func (c *count) add(e wire.Entry) {
+	c.status[e.Status]++
+	if e.ReadCommitted() {
+		c.committed++
+	}
+	if e.ReadUncommitted() {
+		c.uncommitted++
+	}
+	if !e.Stable && (e.Status == wire.StatusCommitted || e.Status == wire.StatusPlain) {
+		c.held++
+	}
+}
+
+// Run shows the entries and, at its end, what the isolation levels make of them. A follower runs until
+// ctx ends, which is then no error. Errors are *RangeError, stream.ErrTopic, stream.ErrUnreachable and
+// those of wire.Log.View.
+func Run(ctx context.Context, c Config) error {
+	t := &tailer{Config: c, out: bufio.NewWriter(c.Out), names: names{client: c.Client, patience: c.Patience, unknown: map[int64]bool{}}}
+	for _, n := range c.Partitions {
+		p, err := t.place(ctx, wire.Log{Client: c.Client, Topic: c.Topic, Partition: n})
+		if err != nil {
+			return err
+		}
+		t.parts = append(t.parts, p)
+	}
+	if !c.JSON {
+		fmt.Fprintln(t.out, c.heading(&t.widths))
+	}
+	var err error
+	if c.Follow {
+		err = t.follow(ctx)
+	} else {
+		err = t.read(ctx)
+	}
+	if flushed := t.out.Flush(); err == nil {
+		err = flushed
+	}
+	if err == nil {
+		t.explain(context.WithoutCancel(ctx)) // a follower ends by the end of ctx
+	}
+	return err
+}
+
+// place finds out where the partition's part of the view begins and ends.
+func (t *tailer) place(ctx context.Context, l wire.Log) (*part, error) {
+	p := &part{log: l, count: count{status: map[wire.Status]int{}}}
+	bounded, cancel := context.WithTimeoutCause(ctx, t.Patience, silent(l, t.Patience, nil))
+	defer cancel()
+	var err error
+	if p.ends.start, p.ends.highWatermark, p.ends.lastStable, err = l.Ends(bounded); err != nil {
+		return nil, err
+	}
+	end := p.ends.end(t.Committed)
+	if p.from, err = p.ends.resolve(t.From, end); err != nil {
+		return nil, &RangeError{Partition: l.At(), Flag: "from", err: err}
+	}
+	p.position, p.to = p.from, math.MaxInt64
+	if t.Follow && !t.To.Absolute() {
+		return p, nil
+	}
+	if p.to, err = p.ends.resolve(t.To, end); err != nil && !t.Follow {
+		return nil, &RangeError{Partition: l.At(), Flag: "to", err: err}
+	} else if err != nil {
+		p.to = t.To.n // a follower waits for offsets that are not there yet
+	}
+	if t.To.Absolute() && p.to < p.from {
+		return nil, &RangeError{Partition: l.At(), Flag: "to", err: fmt.Errorf("offset %d is before the start of the view at %d", p.to, p.from)}
+	}
+	if !t.Follow {
+		p.to = min(p.to, end)
+	}
+	return p, nil
+}
+
+// silent is the error of brokers that do not answer in time.
+func silent(l wire.Log, patience time.Duration, last error) error {
+	err := fmt.Errorf("%w: no answer about this partition within %v", stream.ErrUnreachable, patience)
+	if last != nil {
+		err = fmt.Errorf("%w; the last attempt met: %w", err, last)
+	}
+	return stream.NewError("view", err).At(l.At(), -1).Hinted("see whether the partition has a leader: %s", l.DescribeCommand())
+}
+
+// read shows one partition after the other.
+func (t *tailer) read(ctx context.Context) error {
+	for _, p := range t.parts {
+		bounded, cancel := context.WithCancelCause(ctx)
+		var progress atomic.Int64 // entries so far, so that a retry can tell whether there was one since the last
+		w := waiter{progress: &progress, onSilence: func(err error) { cancel(silent(p.log, t.Patience, err)) }, patience: t.Patience}
+		_, err := p.log.View(bounded, wire.ViewOptions{From: p.from, To: p.to, Stable: t.Committed, OnRetry: w.retried}, func(e wire.Entry) error {
+			progress.Add(1)
+			return t.show(ctx, p, e)
+		})
+		cancel(nil)
+		if errors.Is(err, errLimit) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		p.position = max(p.position, p.to)
+	}
+	return nil
+}
+
+// waiter gives up on a partition whose leader has not answered for a while.
+type waiter struct {
+	mu        sync.Mutex
+	progress  *atomic.Int64
+	seen      int64
+	since     time.Time // of the first failure after the last progress
+	patience  time.Duration
+	onSilence func(error)
+}
+
+func (w *waiter) retried(err error) {
+	w.mu.Lock()
+	first := w.since.IsZero() || w.progress.Load() != w.seen
+	if first {
+		w.seen, w.since = w.progress.Load(), time.Now()
+	}
+	over := time.Since(w.since) > w.patience
+	w.mu.Unlock()
+	if over {
+		w.onSilence(err)
+	}
+}
