@@ -98,7 +98,7 @@ func (t *tailer) holders(ctx context.Context, p *part) string {
 			fmt.Fprintf(&b, ", since %s", h.Started.UTC().Format(timeLayout))
 		}
 		if h.Timeout > 0 {
-			fmt.Fprintf(&b, ", aborted by the broker after %v", h.Timeout)
+			fmt.Fprintf(&b, ", aborted by the broker after %g s", h.Timeout.Seconds())
 		}
 		if h.Unknown != "" {
 			fmt.Fprintf(&b, " (%s)", h.Unknown)

@@ -52,7 +52,7 @@ func escaped(text string) string {
 // textLine is an entry on a line.
 func (c Config) textLine(e wire.Entry, by author, widths *widths) string {
 	r := e.Record
-	where := fmt.Sprintf("%d/%d", r.Partition, r.Offset)
+	where := place(r)
 	when := "-"
 	if r.Timestamp.UnixMilli() >= 0 {
 		when = r.Timestamp.UTC().Format(timeLayout)
@@ -74,10 +74,12 @@ func (c Config) textLine(e wire.Entry, by author, widths *widths) string {
 	return line
 }
 
+func place(r *kgo.Record) string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
+
 // heading names the columns of textLine.
 func (c Config) heading(widths *widths) string {
 	line := fmt.Sprintf("%-*s  %-*s  %-13s  %-*s", widths.where("PART/OFFSET"), "PART/OFFSET", len(timeLayout), "TIME (UTC)",
-		"STATUS", widths.by(""), "WRITTEN BY")
+		"STATUS", widths.by("WRITTEN BY"), "WRITTEN BY")
 	if c.Keys != None {
 		line += "  KEY"
 	}
@@ -98,10 +100,18 @@ func colored(s wire.Status, text string) string {
 }
 
 // widths are the columns whose width depends on what comes: they grow and never shrink.
-type widths struct{ w, b int }
+type widths struct{ place, author int }
 
-func (w *widths) where(text string) int { w.w = max(w.w, len(text)); return w.w }
-func (w *widths) by(text string) int    { w.b = max(w.b, len(text), 24); return w.b }
+func (w *widths) where(text string) int { w.place = max(w.place, len(text)); return w.place }
+func (w *widths) by(text string) int {
+	w.author = max(w.author, utf8.RuneCountInString(text))
+	return w.author
+}
+
+func (w *widths) fit(e wire.Entry, by author) {
+	w.where(place(e.Record))
+	w.by(by.String())
+}
 
 // text shows bytes on a terminal.
 func (f Format) text(b []byte, cut int) string {

@@ -30,11 +30,13 @@ var errLimit = errors.New("limit reached")
 // tailer shows entries. It belongs to the goroutine of Run.
 type tailer struct {
 	Config
-	out    *bufio.Writer
-	names  names
-	widths widths
-	shown  int
-	parts  []*part
+	out     *bufio.Writer
+	names   names
+	widths  widths
+	held    []line // until the widths of the columns are known
+	aligned bool   // and they are
+	shown   int
+	parts   []*part
 }
 
 // part is one partition and what was seen of it.
@@ -79,19 +81,20 @@ func Run(ctx context.Context, c Config) error {
 		}
 		t.parts = append(t.parts, p)
 	}
-	if !c.JSON {
-		fmt.Fprintln(t.out, c.heading(&t.widths))
-	}
 	var err error
 	if c.Follow {
 		err = t.follow(ctx)
 	} else {
 		err = t.read(ctx)
 	}
+	t.align()
 	if flushed := t.out.Flush(); err == nil {
 		err = flushed
 	}
 	if err == nil {
+		if !c.JSON {
+			c.Note("")
+		}
 		t.explain(context.WithoutCancel(ctx)) // a follower ends by the end of ctx
 	}
 	return err

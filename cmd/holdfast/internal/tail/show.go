@@ -21,22 +21,54 @@ func (t *tailer) show(ctx context.Context, p *part, e wire.Entry) error {
 	if r.Attrs.IsTransactional() {
 		by.id = t.names.of(ctx, r.ProducerID, r.Offset >= p.ends.highWatermark)
 	}
-	line := []byte(nil)
-	if t.JSON {
-		var err error
-		if line, err = t.jsonLine(e, by); err != nil {
-			return fmt.Errorf("offset %d: %w", r.Offset, err)
-		}
-	} else {
-		line = []byte(t.textLine(e, by, &t.widths))
-	}
-	if _, err := t.out.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("print: %w", err)
+	if err := t.print(e, by); err != nil {
+		return fmt.Errorf("print offset %d: %w", r.Offset, err)
 	}
 	if t.shown++; t.shown == t.Limit {
 		return errLimit
 	}
 	return nil
+}
+
+// line is an entry that is to be printed.
+type line struct {
+	entry wire.Entry
+	by    author
+}
+
+// alignedOver is how many lines are held back to line up their columns. A follower holds none.
+const alignedOver = 100
+
+func (t *tailer) print(e wire.Entry, by author) error {
+	if t.JSON {
+		text, err := t.jsonLine(e, by)
+		if err == nil {
+			_, err = t.out.Write(append(text, '\n'))
+		}
+		return err
+	}
+	if !t.aligned {
+		t.widths.fit(e, by)
+		if t.held = append(t.held, line{e, by}); len(t.held) == alignedOver || t.Follow {
+			t.align()
+		}
+		return nil
+	}
+	_, err := fmt.Fprintln(t.out, t.textLine(e, by, &t.widths))
+	return err
+}
+
+// align prints the heading and what was held back. A write that failed fails the flush after it.
+func (t *tailer) align() {
+	if t.JSON || t.aligned {
+		return
+	}
+	t.aligned = true
+	fmt.Fprintln(t.out, t.heading(&t.widths))
+	for _, l := range t.held {
+		fmt.Fprintln(t.out, t.textLine(l.entry, l.by, &t.widths))
+	}
+	t.held = nil
 }
 
 // found is what a followed partition brought: an entry, something to say, or why it cannot go on.
@@ -58,8 +90,8 @@ func (t *tailer) follow(ctx context.Context) error {
 		views.Go(func() { view(viewing, p, t.Committed, all) })
 	}
 	go func() { views.Wait(); close(all) }()
-	if err := t.out.Flush(); err != nil {
-		cancel(err)
+	if !t.JSON {
+		t.Note(fmt.Sprintf("Following %s; Ctrl-C ends it.", t.Topic))
 	}
 	var failed error
 	for f := range all {
