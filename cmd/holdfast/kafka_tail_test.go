@@ -58,10 +58,10 @@ func (h transactions) end(cl *kgo.Client, how kgo.TransactionEndTry, logEnd int6
 }
 
 // history writes what tail has to tell apart: two transactional producers, "validator" and "rater",
-// interleaved, with plain records; a transaction stays open from offset 8 on.
+// interleaved, with plain records; a transaction stays open from offset 8 on, for longer than any test takes.
 func (h transactions) history(client func(...kgo.Opt) *kgo.Client) (openBy *kgo.Client) {
 	txn := func(id string) *kgo.Client {
-		return client(kgo.TransactionalID(h.topic+"-"+id), kgo.TransactionTimeout(time.Minute))
+		return client(kgo.TransactionalID(h.topic+"-"+id), kgo.TransactionTimeout(10*time.Minute))
 	}
 	a, b, plain := txn("validator"), txn("rater"), client()
 	h.put(plain, "p0")

@@ -121,7 +121,7 @@ func (f Format) text(b []byte, cut int) string {
 	shown, more := b, ""
 	if cut > 0 && len(b) > cut {
 		shown = b[:cut]
-		for len(shown) > cut-utf8.UTFMax && len(shown) > 0 && !utf8.RuneStart(b[len(shown)]) {
+		for len(shown) > max(0, cut-utf8.UTFMax+1) && !utf8.RuneStart(b[len(shown)]) {
 			shown = shown[:len(shown)-1] // not in the middle of a character
 		}
 		more = fmt.Sprintf("… (%d bytes)", len(b))

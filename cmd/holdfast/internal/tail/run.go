@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -144,12 +143,9 @@ func silent(l wire.Log, patience time.Duration, last error) error {
 func (t *tailer) read(ctx context.Context) error {
 	for _, p := range t.parts {
 		bounded, cancel := context.WithCancelCause(ctx)
-		var progress atomic.Int64 // entries so far, so that a retry can tell whether there was one since the last
-		w := waiter{progress: &progress, onSilence: func(err error) { cancel(silent(p.log, t.Patience, err)) }, patience: t.Patience}
-		_, err := p.log.View(bounded, wire.ViewOptions{From: p.from, To: p.to, Stable: t.Committed, OnRetry: w.retried}, func(e wire.Entry) error {
-			progress.Add(1)
-			return t.show(ctx, p, e)
-		})
+		w := waiter{patience: t.Patience, give: func(err error) { cancel(silent(p.log, t.Patience, err)) }}
+		_, err := p.log.View(bounded, wire.ViewOptions{From: p.from, To: p.to, Stable: t.Committed,
+			OnRetry: w.retried, OnFetched: w.answered}, func(e wire.Entry) error { return t.show(ctx, p, e) })
 		cancel(nil)
 		if errors.Is(err, errLimit) {
 			return nil
@@ -162,25 +158,30 @@ func (t *tailer) read(ctx context.Context) error {
 	return nil
 }
 
-// waiter gives up on a partition whose leader has not answered for a while.
+// waiter gives up on a partition whose leader has failed to answer for a while. It is safe for
+// concurrent use: retries and answers come from different goroutines.
 type waiter struct {
-	mu        sync.Mutex
-	progress  *atomic.Int64
-	seen      int64
-	since     time.Time // of the first failure after the last progress
-	patience  time.Duration
-	onSilence func(error)
+	patience time.Duration
+	give     func(last error) // up
+
+	mu    sync.Mutex
+	since time.Time // of the first failure after the last answer; zero: there is none
+}
+
+func (w *waiter) answered() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since = time.Time{}
 }
 
 func (w *waiter) retried(err error) {
 	w.mu.Lock()
-	first := w.since.IsZero() || w.progress.Load() != w.seen
-	if first {
-		w.seen, w.since = w.progress.Load(), time.Now()
+	if w.since.IsZero() {
+		w.since = time.Now()
 	}
-	over := time.Since(w.since) > w.patience
+	over := time.Since(w.since) >= w.patience
 	w.mu.Unlock()
 	if over {
-		w.onSilence(err)
+		w.give(err)
 	}
 }
