@@ -68,11 +68,12 @@ value_base64 instead.`,
 	flags.Int32Var(&f.partition, "partition", -1, "show this `partition` only (default: all)")
 	flags.StringVar(&f.from, "from", "", fmt.Sprintf("`place` to begin at: an offset, start, end, or -N for N offsets before the end (default: start; with --follow -%d)", followedBefore))
 	flags.StringVar(&f.to, "to", "end", "`place` to end at, an offset that is not shown any more, or end")
-	flags.IntVar(&f.limit, "limit", 0, "stop after so many lines (default: no limit)")
+	flags.IntVar(&f.limit, "limit", 0, "stop after so many `lines` (default: no limit)")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what is written, until interrupted")
-	flags.StringVar(&f.keys, "keys", string(tail.Text), "show keys as text (quoted, unsafe bytes escaped), hex, or none")
-	flags.StringVar(&f.values, "values", string(tail.Text), "show values as text, hex, or none")
-	flags.IntVar(&f.cut, "cut", 200, "bytes of a key or value in text; 0: all of them")
+	flags.StringVar(&f.keys, "keys", string(tail.Text), "show keys in this `format`: text (quoted, unsafe bytes escaped), hex, or none")
+	flags.StringVar(&f.values, "values", string(tail.Text), "show values in this `format`")
+	flags.IntVar(&f.cut, "cut", 200, "`bytes` of a key or value in text; 0: all of them")
+	flags.Lookup("partition").DefValue = "0" // the help would else say that -1 is the default, besides "all"
 	return c
 }
 
