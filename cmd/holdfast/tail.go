@@ -46,7 +46,7 @@ and take up an offset. Nothing is written and no group is joined.
 
 --json prints one object a line: topic, partition, offset, timestamp, status, stable (below
 the last stable offset), producer_id, producer_epoch, transactional_id, coordinator_epoch (of a
-marker), leader_epoch, key, value, headers. A key or value that is not UTF-8 is key_base64 or
+marker), leader_epoch, key, value, headers (which text leaves out). A key or value that is not UTF-8 is key_base64 or
 value_base64 instead.`,
 		Example: `  holdfast tail payments --brokers localhost:9092
   holdfast tail payments --isolation read_committed --from -20

@@ -41,12 +41,13 @@ func TestTailWhereTransactionsChangeNothing(t *testing.T) {
 	addr, _ := startBroker(t, "--topic", "plain:2", "--topic", "committed:1")
 	client := clients(t, addr)
 	plain := transactions{t: t, topic: "plain"}
-	plain.put(client(kgo.RecordPartitioner(kgo.RoundRobinPartitioner())), "a", "b", "c")
+	plain.put(client(kgo.RecordPartitioner(kgo.ManualPartitioner())), "a", "b", "c")
 	h := transactions{t: t, topic: "committed", log: wire.Log{Client: client(), Topic: "committed"}}
 	w := client(kgo.TransactionalID("w"))
 	h.begin(w, "a")
 	h.end(w, kgo.TryCommit, 2)
 	for _, c := range []struct{ topic, says string }{
+		{"plain", "1 of 2 partitions had nothing in this range"},
 		{"plain", "No transaction wrote here: read_committed and read_uncommitted return the same records"},
 		{"committed", "Each transaction here was committed: read_committed and read_uncommitted return the same 1 record."},
 	} {

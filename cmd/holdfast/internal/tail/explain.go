@@ -15,9 +15,16 @@ const explainPatience = 5 * time.Second
 
 // explain says what was there, and what a reader of either isolation level makes of it.
 func (t *tailer) explain(ctx context.Context) {
-	sum := count{status: map[wire.Status]int{}}
-	waits := false
+	sum := newCount()
+	waits, empty := false, 0
 	for _, p := range t.parts {
+		if t.Follow {
+			settle(ctx, p)
+		}
+		if len(t.parts) > 1 && p.position <= p.from && !t.stopsAtOpen(p) {
+			empty++
+			continue
+		}
 		t.Note(t.counted(p))
 		for s, n := range p.count.status {
 			sum.status[s] += n
@@ -30,9 +37,21 @@ func (t *tailer) explain(ctx context.Context) {
 			t.Note(t.holders(ctx, p))
 		}
 	}
+	if empty > 0 {
+		t.Note(fmt.Sprintf("%d of %d partitions had nothing in this range.", empty, len(t.parts)))
+	}
 	t.Note(t.levels(sum, waits))
 	if line := t.nameless(); line != "" {
 		t.Note(line)
+	}
+}
+
+// settle asks how far readers have got by this time. Without an answer the count stays as it was shown.
+func settle(ctx context.Context, p *part) {
+	ctx, cancel := context.WithTimeout(ctx, explainPatience)
+	defer cancel()
+	if _, _, lastStable, err := p.log.Ends(ctx); err == nil && lastStable >= p.position && p.count.status[wire.StatusOpen] == 0 {
+		p.count.settle()
 	}
 }
 

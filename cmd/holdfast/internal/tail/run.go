@@ -53,10 +53,15 @@ type count struct {
 	committed   int // records that a reader under read_committed is given
 	uncommitted int // and under read_uncommitted
 	held        int // committed and plain ones that the former has to wait for
+
+	openOf map[int64]int // open records by producer id
 }
+
+func newCount() count { return count{status: map[wire.Status]int{}, openOf: map[int64]int{}} }
 
 func (c *count) add(e wire.Entry) {
 	c.status[e.Status]++
+	c.follow(e)
 	if e.ReadCommitted() {
 		c.committed++
 	}
@@ -66,6 +71,31 @@ func (c *count) add(e wire.Entry) {
 	if !e.Stable && (e.Status == wire.StatusCommitted || e.Status == wire.StatusPlain) {
 		c.held++
 	}
+}
+
+// follow takes records that were open when they were shown for what their marker makes of them.
+func (c *count) follow(e wire.Entry) {
+	id, became := e.Record.ProducerID, wire.StatusCommitted
+	switch e.Status {
+	case wire.StatusOpen:
+		c.openOf[id]++
+		return
+	case wire.StatusAbortMarker:
+		became = wire.StatusAborted
+	case wire.StatusCommitMarker:
+	default:
+		return
+	}
+	c.status[wire.StatusOpen] -= c.openOf[id]
+	c.status[became] += c.openOf[id]
+	delete(c.openOf, id)
+}
+
+// settle takes records for given that a reader under read_committed had to wait for when they were
+// shown, and does not have to any more.
+func (c *count) settle() {
+	c.held = 0
+	c.committed = c.status[wire.StatusCommitted] + c.status[wire.StatusPlain]
 }
 
 // Run shows the entries and, at its end, what the isolation levels make of them. A follower runs until
@@ -101,7 +131,7 @@ func Run(ctx context.Context, c Config) error {
 
 // place finds out where the partition's part of the view begins and ends.
 func (t *tailer) place(ctx context.Context, l wire.Log) (*part, error) {
-	p := &part{log: l, count: count{status: map[wire.Status]int{}}}
+	p := &part{log: l, count: newCount()}
 	bounded, cancel := context.WithTimeoutCause(ctx, t.Patience, silent(l, t.Patience, nil))
 	defer cancel()
 	var err error

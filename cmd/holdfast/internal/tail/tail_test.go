@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -129,6 +131,29 @@ func TestWaiterGivesUpOnSilenceOnly(t *testing.T) {
 			t.Errorf("after 30 s of silence: %v", gave)
 		}
 	})
+}
+
+// A follower shows a record as open before its marker comes; what it says at its end is the end's.
+func TestCountFollowsMarkers(t *testing.T) {
+	t.Parallel()
+	c := newCount()
+	entry := func(pid int64, s wire.Status, stable bool) wire.Entry {
+		return wire.Entry{Record: &kgo.Record{ProducerID: pid}, Status: s, Stable: stable}
+	}
+	for _, e := range []wire.Entry{
+		entry(-1, wire.StatusPlain, true), entry(1, wire.StatusOpen, false), entry(2, wire.StatusOpen, false), entry(1, wire.StatusOpen, false),
+		entry(-1, wire.StatusPlain, false), entry(1, wire.StatusAbortMarker, false), entry(1, wire.StatusCommitted, false),
+	} {
+		c.add(e)
+	}
+	if c.status[wire.StatusOpen] != 1 || c.status[wire.StatusAborted] != 2 || c.committed != 1 || c.uncommitted != 6 || c.held != 2 {
+		t.Errorf("while one is open: %+v", c)
+	}
+	c.add(entry(2, wire.StatusCommitMarker, true))
+	c.settle()
+	if c.status[wire.StatusOpen] != 0 || c.status[wire.StatusCommitted] != 2 || c.committed != 4 || c.held != 0 {
+		t.Errorf("when all have ended: %+v", c)
+	}
 }
 
 func TestLevelsAreExplained(t *testing.T) {
