@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/codec"
+	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -18,6 +19,12 @@ const (
 	// The state of a key is the result of the input up to its applied offset, each record once.
 	// Outputs are at-least-once: they are acknowledged before the snapshot that covers them.
 	FencedState Guarantee = iota
+	// FencedOutputs writes outputs, dead letters, snapshots and the input's offset in one transaction
+	// that a stale owner cannot commit: for readers of the outputs that set
+	// isolation.level=read_committed each output is there once, in the order of its key's steps, and
+	// together with the offset and the state that belong to it or not at all. It commits often, since
+	// an output is not visible before (Commit.Interval, 100 ms).
+	FencedOutputs
 	// Unfenced writes snapshots with an idempotent producer and commits offsets through the
 	// consumer. It needs no transactions, and a stale owner can overwrite newer state with older:
 	// use it where that is acceptable, never to save effort.
@@ -29,6 +36,8 @@ func (g Guarantee) String() string {
 	switch g {
 	case FencedState:
 		return "FencedState"
+	case FencedOutputs:
+		return "FencedOutputs"
 	case Unfenced:
 		return "Unfenced"
 	}
@@ -68,8 +77,13 @@ type Config[S any] struct {
 	// Guarantee is FencedState unless set.
 	Guarantee Guarantee
 	// OnError decides about a record whose step failed. nil: stream.Stop. It is called from the
-	// partition's goroutine and may block; ctx ends with the ownership.
+	// partition's goroutine and may block; ctx ends with the ownership. dlq.Classes makes one of rules
+	// per class of error. Under FencedOutputs it is also asked about a record whose outputs or state
+	// the broker did not take, after the state has gone back to the last committed one.
 	OnError func(ctx context.Context, e *stream.RecordError) stream.Action
+	// DeadLetters says where records go for which OnError returns stream.DeadLetter or
+	// stream.RetryThenDeadLetter, which it requires. nil: nowhere, and these stop the flow.
+	DeadLetters *dlq.Policy
 	// Clone returns a deep copy of a state. It is called when a fold asks for the state (Key.State), once
 	// a step, from the partition's goroutine, and not at all for an S without references. It is wanted where S holds references (maps, slices,
 	// pointers): without it a failed step makes the partition drop its memory and restore, since the
@@ -189,21 +203,28 @@ const (
 
 // Commit sets when and how much is committed.
 type Commit struct {
-	// Persist is how long a changed state may wait for its snapshot. Default 30 s.
+	// Persist is how long a changed state may wait for its snapshot. Default 30 s. FencedOutputs refuses
+	// it: every changed state is in the batch that has its outputs.
 	Persist time.Duration
 	// PersistCooldown is the least time between two snapshots of a key that Key.Persist asked for;
 	// requests within it are dropped. Default 1 s.
 	PersistCooldown time.Duration
-	// Interval is the time between commits of the offset alone. Default 5 s.
+	// Interval is the time between commits of the offset alone. Default 5 s. Under FencedOutputs it is
+	// the time after which a batch is closed, by default 100 ms, and never more than half the
+	// transaction timeout; what is folded while one batch commits goes into the next one.
 	Interval time.Duration
-	// MaxWrites is the most snapshots in one transaction. Default 256.
+	// MaxWrites is the most snapshots in one transaction. Default 256. Under FencedOutputs it bounds
+	// all records of a batch, by default 10,000: one that has reached it is closed, and as a batch is
+	// never split, the outputs of the last step may exceed it.
 	MaxWrites int
-	// MaxBytes is the most bytes in one transaction. Default 4 MiB.
+	// MaxBytes is the most bytes in one transaction. Default 4 MiB. Under FencedOutputs it works as
+	// MaxWrites does, with states counted as large as when they were last written.
 	MaxBytes int64
 	// RevokeBudget is how long a revoke may take to commit what was folded. Default: half the
 	// rebalance timeout, and never more than it less the heartbeat interval and 2 s.
 	RevokeBudget time.Duration
-	// OnPersistError is StopOnPersistError unless set.
+	// OnPersistError is StopOnPersistError unless set. FencedOutputs refuses KeepDirty: a batch that
+	// lacks one key's state would not be the result of its records.
 	OnPersistError OnPersistError
 }
 

@@ -2,33 +2,28 @@ package holdfast
 
 import (
 	"context"
-	"errors"
-	"sync/atomic"
-	"time"
 
 	"github.com/holdfast-go/holdfast/claim"
-	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/internal/member"
-	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
 // Flow is one member of a consumer group that folds an input topic into one state per key. Several
 // processes that run a flow of the same group share its partitions.
 type Flow[S any] struct {
-	cfg Config[S]
-	ran atomic.Bool
+	job *job.Job
 }
 
 // New returns a flow for c. It does not reach out to Kafka. The error joins every fault that was
 // found in c, each matching ErrConfig or ErrReservedOption and naming the field.
 func New[S any](c Config[S]) (*Flow[S], error) {
-	c = c.withDefaults()
-	if err := c.validate(); err != nil {
+	j, err := job.New(c.job(), c.faults())
+	if err != nil {
 		return nil, err
 	}
-	return &Flow[S]{cfg: c}, nil
+	return &Flow[S]{job: j}, nil
 }
 
 // Run joins the group and folds until ctx ends; then it commits what was folded, leaves the group,
@@ -36,95 +31,58 @@ func New[S any](c Config[S]) (*Flow[S], error) {
 // (see Check), when a partition stops (a step failed and the policy is to stop, a state cannot be
 // written, the restore stalled), or when the cluster refuses the flow for good. Run may be called
 // once.
-func (f *Flow[S]) Run(ctx context.Context) error {
-	if f.ran.Swap(true) {
-		return stream.NewError("run", errors.Join(ErrConfig, errors.New("the flow was run before"))).
-			Hinted("make another flow with New")
-	}
-	found, err := f.inspect(ctx, f.cfg.Snapshots.Create != nil)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil // asked to stop before it began
-		}
-		return err
-	}
-	return member.New(f.memberConfig(ctx, found)).Run(ctx)
-}
+func (f *Flow[S]) Run(ctx context.Context) error { return f.job.Run(ctx) }
 
 // Claims returns what the flow promises: hop by hop, with crash and boundary. Check's report has the
 // claims as this cluster allows them.
-func (f *Flow[S]) Claims() []claim.Claim {
-	return claim.Flow(f.cfg.Guarantee.String(), 2)
-}
+func (f *Flow[S]) Claims() []claim.Claim { return f.job.Claims() }
 
-func (f *Flow[S]) memberConfig(ctx context.Context, found findings) member.Config {
-	c := f.cfg
-	return member.Config{
-		Kafka: c.Kafka,
-		Session: fence.Session{
-			Group: c.Group, InstanceID: c.Member.InstanceID, SessionTimeout: c.Member.SessionTimeout,
-			RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
+// job is the part of c that does not depend on the type of the states.
+func (c Config[S]) job() job.Config {
+	topic := c.Snapshots.Topic
+	if topic == "" {
+		topic = c.Group + "-snapshots"
+	}
+	out := job.Config{
+		Kafka: c.Kafka, Component: claim.ComponentFlow, Group: c.Group, Inputs: c.Inputs, Outputs: c.Outputs,
+		Progress: job.Progress{
+			Role: "snapshot", Topic: topic, TopicField: "Snapshots.Topic", CreateField: "Snapshots.Create",
 		},
-		TransactionTimeout: c.Member.TransactionTimeout,
-		Input:              found.input,
-		Snapshots:          found.snapshots,
-		Features:           found.features,
-		Fenced:             c.Guarantee != Unfenced,
-		FoldVersion:        c.FoldVersion,
-		Start: member.Start{
-			Latest:     c.Start.New == Latest,
-			AtTime:     c.startTime(),
-			Resume:     c.Start.Disagreement == ResumeAtProgress,
-			AdoptEmpty: c.Start.Disagreement == AdoptEmpty,
-			Rebuild:    c.Start.Disagreement == Rebuild,
+		FoldVersion: c.FoldVersion, Guarantee: job.Guarantee(c.Guarantee),
+		OnError: c.OnError, DeadLetters: c.DeadLetters,
+		Member: job.Member(c.Member), Restore: job.Restore(c.Restore),
+		Start: job.Start{New: job.Position(c.Start.New), Time: c.Start.Time, Disagreement: job.Disagreement(c.Start.Disagreement)},
+		Commit: job.Commit{
+			Persist: c.Commit.Persist, PersistCooldown: c.Commit.PersistCooldown, Interval: c.Commit.Interval,
+			MaxWrites: c.Commit.MaxWrites, MaxBytes: c.Commit.MaxBytes, RevokeBudget: c.Commit.RevokeBudget,
+			OnPersistError: job.OnPersistError(c.Commit.OnPersistError),
 		},
-		SilenceLimit:   c.Member.UnreachableTimeout,
-		StallTimeout:   c.Restore.StallTimeout,
-		RevokeBudget:   c.Commit.RevokeBudget,
-		QueueRecords:   c.Member.QueueRecords,
-		MaxOutputBytes: found.outputBytes,
-		MaxWrites:      c.Commit.MaxWrites,
-		MaxBytes:       c.Commit.MaxBytes,
-		NewEngine:      f.engines(ctx, found),
-		OnError:        c.OnError,
-		Logger:         c.Logger,
-		Hooks:          c.Hooks,
+		Logger: c.Logger, Hooks: c.Hooks,
+		Claims: func(transactionVersion int) []claim.Claim {
+			claims := claim.Flow(c.Guarantee.String(), transactionVersion)
+			if c.DeadLetters != nil {
+				claims = append(claims, claim.DeadLetters(claim.ComponentFlow, c.Guarantee.String(), transactionVersion)...)
+			}
+			return claims
+		},
+		NewEngine: c.newEngine,
 	}
+	if create := c.Snapshots.Create; create != nil {
+		out.Progress.Create = &job.Create{Replicas: create.Replicas, Configs: create.Configs}
+	}
+	return out
 }
 
-func (c Config[S]) startTime() time.Time {
-	if c.Start.New == AtTime {
-		return c.Start.Time
-	}
-	return time.Time{}
-}
-
-// engines returns the maker of the partitions' engines.
-func (f *Flow[S]) engines(ctx context.Context, found findings) func(stream.Partition) member.Engine {
-	c := f.cfg
-	plain := !engine.HoldsReferences[S]()
-	return func(p stream.Partition) member.Engine {
-		return engine.New(engine.Config[S]{
-			Partition: p,
-			Fold: func(ctx context.Context, call *engine.Call[S], r stream.Record) error {
-				return c.Fold(ctx, &Key[S]{call}, r)
-			},
-			Route:            c.Route,
-			Encode:           c.Codec.Append,
-			Decode:           c.Codec.Decode,
-			Clone:            c.Clone,
-			Plain:            plain,
-			Outputs:          c.Outputs,
-			PersistInterval:  c.Commit.Persist,
-			PersistCooldown:  c.Commit.PersistCooldown,
-			CommitInterval:   c.Commit.Interval,
-			MaxWrites:        c.Commit.MaxWrites,
-			MaxBytes:         c.Commit.MaxBytes,
-			MaxRecordBytes:   found.snapshots.MaxMessageBytes,
-			KeepDirty:        c.Commit.OnPersistError == KeepDirty,
-			NoAppliedSkip:    !rule.On(ctx, rule.AppliedSkip),
-			NoHolds:          !rule.On(ctx, rule.Holds),
-			NoTwoWriteDelete: !rule.On(ctx, rule.TwoWriteDelete),
-		})
-	}
+func (c Config[S]) newEngine(s engine.Settings) member.Engine {
+	return engine.New(engine.Config[S]{
+		Settings: s,
+		Fold: func(ctx context.Context, call *engine.Call[S], r stream.Record) error {
+			return c.Fold(ctx, &Key[S]{call}, r)
+		},
+		Route:  c.Route,
+		Encode: c.Codec.Append,
+		Decode: c.Codec.Decode,
+		Clone:  c.Clone,
+		Plain:  !engine.HoldsReferences[S](),
+	})
 }

@@ -31,7 +31,8 @@ func (k *Key[S]) Set(s S) { k.call.Set(s) }
 // passed the record, so that a replay does not bring it back.
 func (k *Key[S]) Delete() { k.call.Delete() }
 
-// Emit writes m to one of Config.Outputs. It is sent after the step succeeded, dropped if it failed,
+// Emit writes m to one of Config.Outputs. Under FencedOutputs it is in the transaction that has the
+// state and the offset of its step. Otherwise it is sent after the step succeeded, dropped if it failed,
 // and acknowledged by the broker before a snapshot that covers the step can commit: at-least-once,
 // in the order of the steps of a key where m.Key is the same. A topic that Outputs does not name
 // fails the step with ErrUndeclaredOutput.

@@ -1,64 +1,10 @@
 package holdfast
 
-import (
-	"errors"
-	"fmt"
-	"log/slog"
-	"slices"
-	"time"
-)
+import "github.com/holdfast-go/holdfast/internal/job"
 
-// maxTransactionTimeout bounds how long a transaction that nobody ends can hold readers back.
-const maxTransactionTimeout = 30 * time.Second
-
-func set[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-func (c Config[S]) withDefaults() Config[S] {
-	c.Inputs, c.Outputs = slices.Clone(c.Inputs), slices.Clone(c.Outputs)
-	c.Hooks = slices.Clone(c.Hooks)
-	set(&c.Snapshots.Topic, c.Group+"-snapshots")
-	set(&c.Member.SessionTimeout, 10*time.Second)
-	set(&c.Member.RebalanceTimeout, 60*time.Second)
-	set(&c.Member.HeartbeatInterval, min(3*time.Second, c.Member.SessionTimeout/3))
-	set(&c.Member.TransactionTimeout, maxTransactionTimeout)
-	set(&c.Member.UnreachableTimeout, 5*time.Minute)
-	set(&c.Member.QueueRecords, 2000)
-	set(&c.Restore.StallTimeout, 3*time.Minute)
-	set(&c.Commit.Persist, 30*time.Second)
-	set(&c.Commit.PersistCooldown, time.Second)
-	set(&c.Commit.Interval, 5*time.Second)
-	set(&c.Commit.MaxWrites, 256)
-	set(&c.Commit.MaxBytes, 4<<20)
-	limit := c.Member.RebalanceTimeout - c.Member.HeartbeatInterval - 2*time.Second
-	set(&c.Commit.RevokeBudget, min(c.Member.RebalanceTimeout/2, max(limit, 0)))
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return c
-}
-
-func (c Config[S]) validate() error {
-	var faults []error
-	fault := func(format string, args ...any) {
-		faults = append(faults, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
-	}
-	if err := c.Kafka.Validate(); err != nil {
-		faults = append(faults, err)
-	}
-	c.validateParts(fault)
-	c.validateTimes(fault)
-	return errors.Join(faults...)
-}
-
-func (c Config[S]) validateParts(fault func(string, ...any)) {
-	if c.Group == "" {
-		fault("Group is required")
-	}
+// faults are those that only a flow can have; the rest is found with every component's.
+func (c Config[S]) faults() (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, job.Fault(format, args...)) }
 	if len(c.Inputs) != 1 || c.Inputs[0] == "" {
 		fault("Inputs must name exactly one topic, it names %d", len(c.Inputs))
 	}
@@ -68,77 +14,5 @@ func (c Config[S]) validateParts(fault func(string, ...any)) {
 	if c.Fold == nil {
 		fault("Fold is required")
 	}
-	used := append([]string{c.Snapshots.Topic}, c.Inputs...)
-	for _, topic := range c.Outputs {
-		if topic == "" {
-			fault("Outputs has an empty topic name")
-		}
-		if slices.Contains(used, topic) {
-			fault("output topic %q is also the input or the snapshot topic", topic)
-		}
-	}
-	if slices.Contains(c.Inputs, c.Snapshots.Topic) {
-		fault("Snapshots.Topic %q is also the input topic", c.Snapshots.Topic)
-	}
-	if c.Snapshots.Create != nil {
-		if policy, ok := c.Snapshots.Create.Configs["cleanup.policy"]; ok && policy != "compact" {
-			fault("Snapshots.Create.Configs: cleanup.policy is %q, it must be compact", policy)
-		}
-	}
-	c.validateChoices(fault)
-}
-
-// validateChoices refuses values that are none of the constants: taken for the default, they would do
-// something else than was meant.
-func (c Config[S]) validateChoices(fault func(string, ...any)) {
-	if c.Guarantee != FencedState && c.Guarantee != Unfenced {
-		fault("Guarantee(%d) is not known", int(c.Guarantee))
-	}
-	if c.Start.New < Earliest || c.Start.New > AtTime {
-		fault("Start.New %d is not known: choose Earliest, Latest or AtTime", int(c.Start.New))
-	}
-	if c.Start.New == AtTime && c.Start.Time.IsZero() {
-		fault("Start.Time is required by Start.New AtTime")
-	}
-	if c.Start.Disagreement < StopAndAsk || c.Start.Disagreement > Rebuild {
-		fault("Start.Disagreement %d is not known: choose StopAndAsk, ResumeAtProgress, AdoptEmpty or Rebuild", int(c.Start.Disagreement))
-	}
-	if c.Commit.OnPersistError != StopOnPersistError && c.Commit.OnPersistError != KeepDirty {
-		fault("Commit.OnPersistError %d is not known: choose StopOnPersistError or KeepDirty", int(c.Commit.OnPersistError))
-	}
-}
-
-func (c Config[S]) validateTimes(fault func(string, ...any)) {
-	m := c.Member
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"Member.SessionTimeout", m.SessionTimeout}, {"Member.RebalanceTimeout", m.RebalanceTimeout},
-		{"Member.HeartbeatInterval", m.HeartbeatInterval}, {"Member.TransactionTimeout", m.TransactionTimeout},
-		{"Member.UnreachableTimeout", m.UnreachableTimeout},
-		{"Restore.StallTimeout", c.Restore.StallTimeout}, {"Commit.Persist", c.Commit.Persist},
-		{"Commit.PersistCooldown", c.Commit.PersistCooldown}, {"Commit.Interval", c.Commit.Interval},
-		{"Commit.RevokeBudget", c.Commit.RevokeBudget},
-	} {
-		if d.value <= 0 {
-			fault("%s is %v, it must be positive", d.name, d.value)
-		}
-	}
-	if m.HeartbeatInterval > m.SessionTimeout/3 {
-		fault("Member.HeartbeatInterval %v is over a third of the session timeout %v", m.HeartbeatInterval, m.SessionTimeout)
-	}
-	if m.SessionTimeout > m.RebalanceTimeout {
-		fault("Member.SessionTimeout %v is over the rebalance timeout %v", m.SessionTimeout, m.RebalanceTimeout)
-	}
-	if m.TransactionTimeout > maxTransactionTimeout {
-		fault("Member.TransactionTimeout %v is over %v", m.TransactionTimeout, maxTransactionTimeout)
-	}
-	if limit := m.RebalanceTimeout - m.HeartbeatInterval - 2*time.Second; c.Commit.RevokeBudget > limit {
-		fault("Commit.RevokeBudget %v is over the rebalance timeout less the heartbeat interval and 2 s, %v: "+
-			"overrunning the rebalance timeout loses the kept partitions too", c.Commit.RevokeBudget, limit)
-	}
-	if c.Commit.MaxWrites < 1 || c.Commit.MaxBytes < 1 || m.QueueRecords < 1 {
-		fault("Commit.MaxWrites, Commit.MaxBytes and Member.QueueRecords must be at least 1")
-	}
+	return faults
 }

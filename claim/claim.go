@@ -13,7 +13,7 @@ import (
 // Claim is one promise about one hop.
 type Claim struct {
 	Hop       string // what goes from where to where, as "topic → state"
-	Component string // the part of Holdfast that does it: ComponentFlow
+	Component string // the part of Holdfast that does it: ComponentFlow, ComponentPipe
 	Guarantee string // the setting that it holds under; "" if the component has only one
 	Statement string // what is promised
 	Crash     string // the crash or fault that it holds across
@@ -25,15 +25,21 @@ type Claim struct {
 const (
 	HopTopicState = "topic → state"
 	HopTopicTopic = "topic → topic"
+	// HopRejectDeadLetter is the way of a record that failed.
+	HopRejectDeadLetter = "reject → dead-letter topic"
 )
 
-// ComponentFlow is a flow of the root package, the component that all claims are about.
-const ComponentFlow = "flow"
+// The components.
+const (
+	ComponentFlow = "flow" // of the root package
+	ComponentPipe = "pipe" // of package pipe
+)
 
 // The guarantees of a flow, as its configuration names them.
 const (
-	FencedState = "FencedState"
-	Unfenced    = "Unfenced"
+	FencedState   = "FencedState"
+	FencedOutputs = "FencedOutputs"
+	Unfenced      = "Unfenced"
 )
 
 // slogan is the phrase that says nothing until a boundary follows it.

@@ -11,8 +11,12 @@ import (
 func all() []claim.Claim {
 	var cs []claim.Claim
 	for _, v := range []int{0, 1, 2, 3} {
-		cs = append(cs, claim.Flow(claim.FencedState, v)...)
-		cs = append(cs, claim.Flow(claim.Unfenced, v)...)
+		for _, guarantee := range []string{claim.FencedState, claim.FencedOutputs, claim.Unfenced} {
+			cs = append(cs, claim.Flow(guarantee, v)...)
+			cs = append(cs, claim.DeadLetters(claim.ComponentFlow, guarantee, v)...)
+		}
+		cs = append(cs, claim.Pipe(v)...)
+		cs = append(cs, claim.DeadLetters(claim.ComponentPipe, "", v)...)
 	}
 	return cs
 }
@@ -20,8 +24,8 @@ func all() []claim.Claim {
 func TestEveryClaimIsWhole(t *testing.T) {
 	t.Parallel()
 	cs := all()
-	if len(cs) != 16 {
-		t.Fatalf("%d claims, want 16", len(cs))
+	if len(cs) != 44 {
+		t.Fatalf("%d claims, want 44", len(cs))
 	}
 	for _, c := range cs {
 		if err := c.Validate(); err != nil {
@@ -69,30 +73,69 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestFlow(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		guarantee string
-		version   int
-		weaker    bool
-	}{
-		{claim.FencedState, 0, true}, {claim.FencedState, 1, true}, {claim.FencedState, 2, false},
-		{claim.Unfenced, 1, false}, {claim.Unfenced, 2, false},
-	} {
-		got := false
-		for _, c := range claim.Flow(tc.guarantee, tc.version) {
-			got = got || c.Weaker != ""
-		}
-		if got != tc.weaker {
-			t.Errorf("%s on transaction.version %d: weaker %v, want %v", tc.guarantee, tc.version, got, tc.weaker)
-		}
+// transactional are the claims that a transaction is behind.
+func transactional(version int) map[string][]claim.Claim {
+	return map[string][]claim.Claim{
+		"state":                    claim.Flow(claim.FencedState, version)[:1],
+		"state with outputs":       claim.Flow(claim.FencedOutputs, version)[:1],
+		"outputs":                  claim.Flow(claim.FencedOutputs, version)[1:],
+		"pipe":                     claim.Pipe(version),
+		"dead letters of outputs":  claim.DeadLetters(claim.ComponentFlow, claim.FencedOutputs, version),
+		"dead letters of the pipe": claim.DeadLetters(claim.ComponentPipe, "", version),
 	}
-	// A guarantee that no component of this version offers has no claim to print.
-	if cs := claim.Flow("FencedOutputs", 2); cs != nil {
-		t.Errorf("FencedOutputs claims %v", cs)
+}
+
+// others are those that no transaction is behind.
+func others(version int) map[string][]claim.Claim {
+	return map[string][]claim.Claim{
+		"outputs beside the state": claim.Flow(claim.FencedState, version)[1:],
+		"unfenced":                 claim.Flow(claim.Unfenced, version),
+		"dead letters of state":    claim.DeadLetters(claim.ComponentFlow, claim.FencedState, version),
+		"dead letters, unfenced":   claim.DeadLetters(claim.ComponentFlow, claim.Unfenced, version),
+	}
+}
+
+func TestTransactionVersionWeakens(t *testing.T) {
+	t.Parallel()
+	for _, version := range []int{0, 1, 2, 3} {
+		for name, cs := range transactional(version) {
+			for _, c := range cs {
+				if got, want := c.Weaker != "", version < 2; got != want {
+					t.Errorf("%s on transaction.version %d: weaker %v, want %v", name, version, got, want)
+				}
+				if !strings.Contains(c.Boundary, "isolation.level=read_committed") {
+					t.Errorf("%s does not say that its readers must use read_committed", name)
+				}
+			}
+		}
+		for name, cs := range others(version) {
+			for _, c := range cs {
+				if c.Weaker != "" {
+					t.Errorf("%s on transaction.version %d is weaker: %s", name, version, c.Weaker)
+				}
+				if strings.Contains(c.Statement, "exactly-once") {
+					t.Errorf("%s claims %s", name, c.Statement)
+				}
+			}
+		}
 	}
 	if cs := claim.Flow(claim.Unfenced, 2); !strings.Contains(cs[0].Statement, "CAN overwrite") {
 		t.Error("Unfenced does not say that a stale owner can overwrite")
+	}
+}
+
+// What no component offers has no claim to print.
+func TestUnknownIsNotClaimed(t *testing.T) {
+	t.Parallel()
+	for name, cs := range map[string][]claim.Claim{
+		"guarantee":                 claim.Flow("FencedEverything", 2),
+		"dead letters' component":   claim.DeadLetters("landing", "", 2),
+		"dead letters' guarantee":   claim.DeadLetters(claim.ComponentFlow, "", 2),
+		"dead letters of no pipe's": claim.DeadLetters(claim.ComponentPipe, claim.FencedState, 2),
+	} {
+		if cs != nil {
+			t.Errorf("%s: %v", name, cs)
+		}
 	}
 }
 

@@ -63,6 +63,20 @@ func (b *batch) messages() []stream.Message {
 	return ms
 }
 
+// counts returns how many records are for the progress partition and how many for other topics.
+func (b *batch) counts() (writes, outputs int) {
+	for _, q := range b.waiters {
+		for i := range q.messages {
+			if q.messages[i].Topic == "" {
+				writes++
+			} else {
+				outputs++
+			}
+		}
+	}
+	return writes, outputs
+}
+
 func (b *batch) bytes() (n int64) {
 	for _, q := range b.waiters {
 		n += q.bytes

@@ -47,8 +47,12 @@ type Config struct {
 	// one transaction, whole. Zero: DefaultMaxWrites, DefaultMaxBytes.
 	MaxWrites int
 	MaxBytes  int64
-	// MaxRecordBytes is the topic's max.message.bytes, or less. Zero: DefaultMaxRecordBytes.
+	// MaxRecordBytes is the max.message.bytes of the progress topic, or less. Zero:
+	// DefaultMaxRecordBytes.
 	MaxRecordBytes int
+	// Outputs describes other topics that messages may name. One that is not in it is written to by
+	// key, with DefaultMaxRecordBytes as the limit.
+	Outputs map[string]Output
 	// TransactionTimeout is how long the broker keeps a transaction open that does not end. Zero:
 	// MaxTransactionTimeout, and more is refused.
 	TransactionTimeout time.Duration
@@ -62,8 +66,28 @@ type Config struct {
 	// read back, once a transaction. The caller must not fold until the call that waits for that
 	// transaction returns: what it would fold on may turn out not to be committed.
 	Unknown func(error)
-	Hooks   []stream.Hooks // Committed and Refused are called
-	Logger  *slog.Logger   // nil: discard
+	// Kind names what writes: "" for a flow, or another kind of component. It is kept with the committed
+	// offsets, so that one kind does not go on from another's.
+	Kind   string
+	Hooks  []stream.Hooks // Committed and Refused are called
+	Logger *slog.Logger   // nil: discard
+}
+
+// Output says how a topic besides the progress topic is written to.
+type Output struct {
+	// Partition is where all of its records go. nil: Kafka's default partitioner decides, murmur2 over
+	// the key as Java's clients have it.
+	Partition *int32
+	// MaxRecordBytes is the topic's max.message.bytes, or less. Zero: DefaultMaxRecordBytes.
+	MaxRecordBytes int
+}
+
+// limit is the largest record that goes to a topic; "" is the progress topic.
+func (c Config) limit(topic string) int {
+	if topic == "" || topic == c.Progress.Topic {
+		return c.MaxRecordBytes
+	}
+	return orDefault(c.Outputs[topic].MaxRecordBytes, DefaultMaxRecordBytes)
 }
 
 // Features are the facts about a cluster that decide how a transaction is spoken.

@@ -256,7 +256,7 @@ func checkCommits(t *testing.T, place place) {
 		t.Errorf("progress %+v", p)
 	}
 	_, found = openWriter(t, place.config(t, o))
-	want := Committed{Next: 7, LeaderEpoch: 0, Nonce: o.Nonce(), Sequence: 3, TookOver: true}
+	want := Committed{Next: 7, LeaderEpoch: 0, Nonce: o.Nonce(), Sequence: 3, Kind: "flow", TookOver: true}
 	if found != want {
 		t.Errorf("found %+v, want %+v", found, want)
 	}

@@ -72,15 +72,15 @@ type txn struct {
 	once  sync.Once
 }
 
-// partitioner sends what belongs to the progress topic to the partition it names, and everything
-// else where Kafka's default partitioner would.
-type partitioner struct{ progress string }
-
-func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
-	if topic == p.progress {
-		return kgo.ManualPartitioner().ForTopic(topic)
+// fixed returns the one partition of a topic that is written to, if there is one.
+func (c Config) fixed(topic string) (int32, bool) {
+	if topic == c.Progress.Topic {
+		return c.Progress.Partition, true
 	}
-	return kgo.StickyKeyPartitioner(nil).ForTopic(topic)
+	if p := c.Outputs[topic].Partition; p != nil {
+		return *p, true
+	}
+	return 0, false
 }
 
 // open makes a client and initialises the id, which ends whatever transaction another client left
@@ -94,10 +94,12 @@ func (k *cluster) open(ctx context.Context) (producer, error) {
 	opts = append(opts,
 		kgo.TransactionalID(k.id),
 		kgo.TransactionTimeout(k.c.TransactionTimeout),
-		kgo.RecordPartitioner(partitioner{k.c.Progress.Topic}),
+		kgo.RecordPartitioner(wire.Partitioner{Fixed: k.c.fixed}),
 		kgo.ProducerLinger(0),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerBatchMaxBytes(int32(min(max(k.c.MaxRecordBytes, minBatchBytes), maxBatchBytes))),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
+			return int32(min(max(k.c.limit(topic), minBatchBytes), maxBatchBytes))
+		}),
 		// A call's records go into one transaction, whole: the client must not wait for room that
 		// only the end of that transaction would make. A wait for room in bytes would not even end
 		// with the network cut, as nothing may cancel it.
@@ -190,9 +192,7 @@ func (t *txn) record(m stream.Message) *kgo.Record {
 	if r.Topic == "" {
 		r.Topic = t.c.Progress.Topic
 	}
-	if r.Topic == t.c.Progress.Topic {
-		r.Partition = t.c.Progress.Partition
-	}
+	r.Partition, _ = t.c.fixed(r.Topic)
 	if len(m.Headers) > 0 {
 		r.Headers = make([]kgo.RecordHeader, len(m.Headers))
 		for i, h := range m.Headers {

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -150,28 +149,16 @@ func (r *reader) string() string {
 // witness names one commit: whose it was and the how-manieth of theirs.
 type witness struct{ nonce, sequence uint64 }
 
-// witnessPrefix marks the metadata of an offset that was committed by this package.
-const witnessPrefix = "hf1:"
-
 // metadata is the committed offset's metadata: it names the commit, so that an unknown outcome can be
 // told from somebody else's commit of the same offset.
-func (w witness) metadata() string {
-	return witnessPrefix + strconv.FormatUint(w.nonce, 16) + ":" + strconv.FormatUint(w.sequence, 16)
+func (w witness) metadata(kind string) string {
+	return wire.Witness{Nonce: w.nonce, Sequence: w.sequence, Kind: kind}.Metadata()
 }
 
 // parseWitness reads metadata. Offsets committed by anything else give the zero witness.
 func parseWitness(metadata string) witness {
-	rest, ok := strings.CutPrefix(metadata, witnessPrefix)
-	nonce, sequence, found := strings.Cut(rest, ":")
-	if !ok || !found {
-		return witness{}
-	}
-	n, err1 := strconv.ParseUint(nonce, 16, 64)
-	s, err2 := strconv.ParseUint(sequence, 16, 64)
-	if err1 != nil || err2 != nil {
-		return witness{}
-	}
-	return witness{n, s}
+	w, _ := wire.ParseWitness(metadata)
+	return witness{w.Nonce, w.Sequence}
 }
 
 // progressFrom decodes r if it is a progress record.

@@ -102,7 +102,7 @@ func FuzzDecodeProgress(f *testing.F) {
 func TestWitnessInMetadata(t *testing.T) {
 	t.Parallel()
 	w := witness{^uint64(0), ^uint64(0)}
-	if m := w.metadata(); len(m) > 64 || parseWitness(m) != w {
+	if m := w.metadata(""); len(m) > 64 || parseWitness(m) != w {
 		t.Errorf("%q of %d bytes gives %v", m, len(m), parseWitness(m))
 	}
 	for _, m := range []string{"", "hf1:", "hf1:1", "hf1:x:1", "hf1:1:", "hf2:1:1", "note by an operator"} {

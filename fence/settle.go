@@ -66,9 +66,10 @@ func (w *Writer) committed(b *batch, at int64) {
 	w.commits++
 	w.mu.Unlock()
 	event := stream.Committed{
-		Partition: w.c.Input, Next: b.next.Next, Writes: len(b.messages()), Bytes: b.bytes(),
+		Partition: w.c.Input, Next: b.next.Next, Bytes: b.bytes(),
 		Took: time.Since(b.began), ReadBack: b.readBack,
 	}
+	event.Writes, event.Outputs = b.counts()
 	for _, h := range w.c.Hooks {
 		if h.Committed != nil {
 			h.Committed(event)
@@ -131,7 +132,7 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	if b.token, err = w.own.Token(w.base); err != nil {
 		return -1, err
 	}
-	if err := p.bind(bounded, b.token, b.next, b.witness.metadata()); err != nil {
+	if err := p.bind(bounded, b.token, b.next, b.witness.metadata(w.c.Kind)); err != nil {
 		return -1, err
 	}
 	// From here on nothing but the end of the ownership, or the broker's silence, cuts the wait.
@@ -204,7 +205,7 @@ func (w *Writer) refused(b *batch, c class, err error) {
 	final := c == classGone || c == classReplaced || c == classInput || c == classFatal ||
 		c == classFence && w.fences+1 >= maxFences
 	w.c.Logger.Warn("transaction did not commit", "cause", c.String(), "code", codeOf(err), "attempt", b.attempts,
-		"offset", b.next.Next, "generation", b.token.Generation, "final", final, "err", err)
+		"offset", b.next.Next, "generation", b.token.Generation, "final", final, "error", err)
 	for _, h := range w.c.Hooks {
 		if h.Refused != nil {
 			h.Refused(stream.Refused{Partition: w.c.Input, Cause: c.String(), Code: codeOf(err), Final: final, Err: err})

@@ -106,7 +106,7 @@ func TestReadBackFindsAnotherOwner(t *testing.T) {
 		other func(*recorder)
 	}{
 		{"offset and progress", func(r *recorder) {
-			r.commitLocked(fakeTxn{progress: Progress{Nonce: 99, Sequence: 1}, offset: Offset{9, -1}, metadata: witness{99, 1}.metadata()})
+			r.commitLocked(fakeTxn{progress: Progress{Nonce: 99, Sequence: 1}, offset: Offset{9, -1}, metadata: witness{99, 1}.metadata("")})
 		}},
 		{"offset alone, by a tool", func(r *recorder) { r.offset_ = wire.GroupOffset{Next: 3, Metadata: ""} }},
 		{"progress alone", func(r *recorder) { r.log = append(r.log, Progress{Nonce: 99, Sequence: 7}) }},
@@ -153,7 +153,7 @@ func TestReadBackWaitsForBothWitnesses(t *testing.T) {
 				time.AfterFunc(100*time.Millisecond, func() {
 					r.mu.Lock()
 					defer r.mu.Unlock()
-					r.offset_ = wire.GroupOffset{Next: 3, Metadata: witness{own, 1}.metadata()}
+					r.offset_ = wire.GroupOffset{Next: 3, Metadata: witness{own, 1}.metadata("")}
 				})
 			}
 		})
@@ -425,7 +425,7 @@ func TestRetakeFindsAnotherOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, own := newRecorder(), newFakeSession().grant()
 		w := fakeWriter(t, r, own, 3)
-		r.offset_ = wire.GroupOffset{Next: 8, Metadata: witness{5, 5}.metadata()}
+		r.offset_ = wire.GroupOffset{Next: 8, Metadata: witness{5, 5}.metadata("")}
 		if err := w.Retake(t.Context()); !errors.Is(err, stream.ErrOwnershipLost) || own.State() != Gone {
 			t.Errorf("retake: %v, ownership %v", err, own.State())
 		}

@@ -128,7 +128,7 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 			e.Group, e.TransactionalID = w.c.Group, w.id
 			return Committed{}, e
 		}
-		w.c.Logger.Warn("takeover failed and is tried again", "attempt", attempt+1, "err", err)
+		w.c.Logger.Warn("takeover failed and is tried again", "attempt", attempt+1, "error", err)
 		select {
 		case <-time.After(min(pauseMin<<min(attempt, 6), pauseMax)):
 		case <-ctx.Done():
@@ -168,7 +168,8 @@ func (w *Writer) firstOnce(ctx context.Context) (Committed, error) {
 
 // found makes a fetched offset the base of what follows.
 func (w *Writer) found(off wire.GroupOffset, tookOver bool) Committed {
-	wit := parseWitness(off.Metadata)
+	named, _ := wire.ParseWitness(off.Metadata)
+	wit := witness{named.Nonce, named.Sequence}
 	w.known = known{next: off.Next, offset: wit, progress: wit}
 	if wit.nonce == w.own.nonce {
 		w.sequence = wit.sequence // a second writer under one ownership counts on
@@ -177,7 +178,7 @@ func (w *Writer) found(off wire.GroupOffset, tookOver bool) Committed {
 	w.last = Offset{off.Next, off.LeaderEpoch}
 	w.mu.Unlock()
 	return Committed{
-		Next: off.Next, LeaderEpoch: off.LeaderEpoch, Nonce: wit.nonce, Sequence: wit.sequence, TookOver: tookOver,
+		Next: off.Next, LeaderEpoch: off.LeaderEpoch, Nonce: wit.nonce, Sequence: wit.sequence, Kind: named.Kind, TookOver: tookOver,
 	}
 }
 

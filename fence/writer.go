@@ -21,6 +21,7 @@ type Committed struct {
 	Next            int64  // stable committed offset, -1: none
 	LeaderEpoch     int32  // -1: unknown
 	Nonce, Sequence uint64 // of the commit it came from, zero if it was not committed by a Writer
+	Kind            string // of the component that committed it, "flow" without Config.Kind; "" as Nonce
 	TookOver        bool   // the transactional id had been initialised before
 }
 
@@ -78,7 +79,8 @@ type waiter struct {
 
 // Write writes rs in one transaction and commits the newest committed offset again, which is what
 // makes the broker check that this is still the owner. A message without a topic goes to the
-// progress partition, any other to the partition that Kafka's default partitioner picks.
+// progress partition, any other where Config.Outputs says. Messages for one partition are written in
+// the order given.
 //
 // It returns ErrNoOffset before there is an offset to commit, ErrTooLarge for a record that no batch
 // can hold, a *Refusal if the broker refuses one of rs for what it is, ErrOwnershipLost, ErrIDTaken,
@@ -101,11 +103,11 @@ func (w *Writer) Commit(ctx context.Context, next Offset, rs ...stream.Message) 
 
 func (w *Writer) submit(ctx context.Context, q *waiter) error {
 	for i := range q.messages {
-		size := sizeOf(q.messages[i])
+		size, limit := q.messages[i].BatchBytes(), w.c.limit(q.messages[i].Topic)
 		q.bytes += size
-		if size > int64(w.c.MaxRecordBytes) {
+		if size > int64(limit) {
 			err := stream.NewError("write", &Refusal{Index: i, Message: q.messages[i],
-				Err: fmt.Errorf("%d bytes, the limit is %d: %w", size, w.c.MaxRecordBytes, stream.ErrTooLarge)}).At(w.c.Progress, -1)
+				Err: fmt.Errorf("%d bytes, the limit is %d: %w", size, limit, stream.ErrTooLarge)}).At(w.c.Progress, -1)
 			err.Key = q.messages[i].Key
 			return err.Hinted("make the state smaller, or raise max.message.bytes of the topic and MaxRecordBytes")
 		}
@@ -210,16 +212,6 @@ func (w *Writer) signal() {
 	case w.wake <- struct{}{}:
 	default:
 	}
-}
-
-// sizeOf is what m takes in a batch of its own, at most.
-func sizeOf(m stream.Message) int64 {
-	const batch, record, header = 61, 21, 10
-	n := int64(batch+record) + int64(len(m.Key)) + int64(len(m.Value))
-	for _, h := range m.Headers {
-		n += header + int64(len(h.Key)) + int64(len(h.Value))
-	}
-	return n
 }
 
 // run is the writer's goroutine: one transaction at a time until the writer ends.

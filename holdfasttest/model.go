@@ -109,16 +109,19 @@ func applyFold[S any](ctx context.Context, c holdfast.Config[S], before value, r
 	if err != nil || !ok {
 		return applied{value: before, err: err}
 	}
+	outputs := map[string]int{}
+	for _, topic := range c.Outputs {
+		outputs[topic] = 0
+	}
 	e := engine.New(engine.Config[S]{
-		Partition: stream.Partition{Topic: r.Topic, Partition: r.Partition},
+		Settings: engine.Settings{Partition: stream.Partition{Topic: r.Topic, Partition: r.Partition}, Outputs: outputs},
 		Fold: func(ctx context.Context, call *engine.Call[S], r stream.Record) error {
 			return c.Fold(ctx, holdfast.KeyOf(call), r)
 		},
-		Route:   func(stream.Record) ([]byte, bool) { return key, true },
-		Encode:  c.Codec.Append,
-		Decode:  c.Codec.Decode,
-		Plain:   !engine.HoldsReferences[S](),
-		Outputs: c.Outputs,
+		Route:  func(stream.Record) ([]byte, bool) { return key, true },
+		Encode: c.Codec.Append,
+		Decode: c.Codec.Decode,
+		Plain:  !engine.HoldsReferences[S](),
 	})
 	if before.has || before.deleted {
 		err := e.Load(engine.Snapshot{Key: key, Value: before.state, Applied: r.Offset - 1, Deleted: before.deleted})

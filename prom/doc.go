@@ -9,7 +9,7 @@
 //	holdfast_takeovers_total                          grants that found another's epoch on the transactional id
 //	holdfast_takeover_duration_seconds                takeover and fetch of the stable offset (histogram)
 //	holdfast_ownerships_revoked_total{flushed}        given up in a revoke or at a stop; flushed: everything folded was committed
-//	holdfast_ownerships_lost_total                    partitions lost, nothing flushed
+//	holdfast_ownerships_lost_total{cause}             partitions lost, nothing flushed; cause: as stream.Cause names it
 //	holdfast_revoke_duration_seconds                  from the revoke callback to its return (histogram)
 //	holdfast_restores_total                           restores that reached their target
 //	holdfast_restore_records_total                    snapshot records that they read
@@ -19,19 +19,39 @@
 //	holdfast_transactions_committed_total             transactions known to be committed
 //	holdfast_transaction_read_backs_total             those whose outcome was unknown at first and read back
 //	holdfast_transaction_duration_seconds             how long a transaction took (histogram)
-//	holdfast_transactions_refused_total{cause,final}  answers by which the broker refused one; final: the ownership ended
+//	holdfast_transactions_refused_total{cause,final}  attempts that did not commit, cause as stream.Refused has it; final: the ownership ended
+//	holdfast_transaction_outputs_total                outputs and dead letters that were in the committed ones
 //	holdfast_snapshot_writes_total                    snapshots and tombstones committed
 //	holdfast_snapshot_bytes_total                     bytes of them
-//	holdfast_step_failures_total{action}              steps that failed; action: stop, skip or retry, as OnError decided
+//	holdfast_step_failures_total{action}              steps that failed; action: what OnError decided, as stream.Action names it
+//	holdfast_dead_letters_total                       records handed to the dead-letter topic
 //	holdfast_outputs_acknowledged_total               output records acknowledged by the broker
 //	holdfast_output_bytes_total                       bytes of them
+//	holdfast_partitions_owned                         partitions that this process owns (gauge, by topic alone)
+//	holdfast_stops_total{cause}                       stops with an error, cause as stream.Cause names it (this label alone)
 //
 // and, only while this process owns the partition:
 //
 //	holdfast_generation                               generation of the group at the grant
 //	holdfast_committed_offset                         next input offset, as committed; absent if there is none
+//	holdfast_last_commit_timestamp_seconds            Unix time of the last commit; before the first one, of the grant
 //	holdfast_restored_keys                            keys that the last restore brought back
 //	holdfast_restore_position                         next offset of the snapshot partition that the restore reads
 //	holdfast_restore_target                           offset of the snapshot partition at which the restore ends
 //	holdfast_restore_stalled_seconds                  how long the restore has made no progress; 0: it does
+//
+// The fences are holdfast_transactions_refused_total with cause generation (ordinary in a rebalance),
+// producer-epoch, member and instance. The share of attempts that failed is refused / (committed + refused).
+// Counters that alert rules watch are there as 0 from the grant on, since the rate of a counter that
+// appears as 1 is 0.
+//
+// The end of the input is not in here, because a flow does not ask for it: the lag is the difference of
+// a broker exporter's end offset and holdfast_committed_offset. On an input that transactions write it
+// does not fall to 0, because the markers of the transactions take offsets. A partition whose input is
+// idle commits nothing, so that time() - holdfast_last_commit_timestamp_seconds means something only
+// where the input goes on. Both are in alerts.yaml, the alert rules beside this package; docs/operations.md
+// has what to do about each.
+//
+// A process that ends with Run takes its last counts with it. Serve the metrics for two scrape intervals
+// more, or alert on the log lines of docs/operations.md as well.
 package prom

@@ -2,6 +2,9 @@ package prom
 
 import (
 	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -10,6 +13,7 @@ func (m *metrics) hooks() stream.Hooks {
 	return stream.Hooks{
 		Assigned: m.onAssigned, Restoring: m.onRestoring, Restored: m.onRestored, Committed: m.onCommitted,
 		Refused: m.onRefused, Failed: m.onFailed, Revoked: m.onRevoked, Lost: m.onLost, Stalled: m.onStalled, OutputAcked: m.onOutputAcked,
+		DeadLettered: m.onDeadLettered, Stopped: m.onStopped,
 	}
 }
 
@@ -35,19 +39,55 @@ func (m *metrics) released(e stream.Released) {
 	for _, g := range m.gauges {
 		g.DeleteLabelValues(labels(e.Partition)...)
 	}
+	m.countOwnedLocked(e.Partition.Topic)
+}
+
+// countOwnedLocked keeps a series for a topic of which nothing is owned any more: 0 can be alerted on,
+// and a series that is gone cannot.
+func (m *metrics) countOwnedLocked(topic string) {
+	n := 0
+	for p := range m.owned {
+		if p.Topic == topic {
+			n++
+		}
+	}
+	m.partitionsOwned.WithLabelValues(topic).Set(float64(n))
+}
+
+// begun makes the counters that alert rules watch, as 0. A counter that appears as 1 has not increased
+// for Prometheus, so that a rule would miss the first fence, which may be the only one.
+func (m *metrics) begun(p stream.Partition) {
+	at := labels(p)
+	for _, c := range []*prometheus.CounterVec{m.takeovers, m.transactions, m.readBacks, m.deadLetters} {
+		c.WithLabelValues(at...)
+	}
+	for _, refusal := range [][]string{
+		{"generation", "false"}, {"producer-epoch", "false"}, {"producer-epoch", "true"},
+		{"member", "true"}, {"instance", "true"}, {"unknown", "false"},
+	} {
+		m.refused.WithLabelValues(labels(p, refusal...)...)
+	}
+	for _, final := range []string{"false", "true"} {
+		m.stalls.WithLabelValues(labels(p, final)...)
+	}
+	for _, why := range []error{stream.ErrOwnershipLost, stream.ErrOutcomeUnknown} {
+		m.lost.WithLabelValues(labels(p, stream.Cause(why))...)
+	}
 }
 
 func (m *metrics) onAssigned(e stream.Assigned) {
 	at := labels(e.Partition)
+	m.begun(e.Partition)
 	m.granted.WithLabelValues(at...).Inc()
-	takeovers := m.takeovers.WithLabelValues(at...) // made here so that it is there, as 0, before the first one
 	if e.TookOver {
-		takeovers.Inc()
+		m.takeovers.WithLabelValues(at...).Inc()
 	}
 	m.takeoverTime.WithLabelValues(e.Partition.Topic).Observe(e.Takeover.Seconds())
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.owned[e.Partition] = e.Ownership
+	m.countOwnedLocked(e.Partition.Topic)
+	m.lastCommit.WithLabelValues(at...).Set(unixSeconds(time.Now()))
 	m.generation.WithLabelValues(at...).Set(float64(e.Generation))
 	if e.Committed >= 0 {
 		m.committed.WithLabelValues(at...).Set(float64(e.Committed))
@@ -88,23 +128,36 @@ func (m *metrics) onCommitted(e stream.Committed) {
 	m.transactions.WithLabelValues(at...).Inc()
 	m.writes.WithLabelValues(at...).Add(float64(e.Writes))
 	m.bytes.WithLabelValues(at...).Add(float64(e.Bytes))
+	m.transactionOutputs.WithLabelValues(at...).Add(float64(e.Outputs))
 	m.transactionTime.WithLabelValues(e.Partition.Topic).Observe(e.Took.Seconds())
-	readBacks := m.readBacks.WithLabelValues(at...)
 	if e.ReadBack {
-		readBacks.Inc()
+		m.readBacks.WithLabelValues(at...).Inc()
 	}
 	m.whileOwned(e.Partition, func(at []string) {
 		m.committed.WithLabelValues(at...).Set(float64(e.Next))
+		m.lastCommit.WithLabelValues(at...).Set(unixSeconds(time.Now()))
 	})
 }
+
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 func (m *metrics) onRefused(e stream.Refused) {
 	m.refused.WithLabelValues(labels(e.Partition, e.Cause, strconv.FormatBool(e.Final))...).Inc()
 }
 
 func (m *metrics) onFailed(e stream.Failed) {
-	m.failures.WithLabelValues(labels(e.Partition, e.Action.String())...).Inc()
+	action := stream.Stop // what a policy does that answers something else
+	if e.Action >= stream.Stop && e.Action <= stream.RetryThenDeadLetter {
+		action = e.Action
+	}
+	m.failures.WithLabelValues(labels(e.Partition, action.String())...).Inc()
 }
+
+func (m *metrics) onDeadLettered(e stream.DeadLettered) {
+	m.deadLetters.WithLabelValues(labels(e.Partition)...).Inc()
+}
+
+func (m *metrics) onStopped(e stream.Stopped) { m.stops.WithLabelValues(e.Cause).Inc() }
 
 func (m *metrics) onRevoked(e stream.Released) {
 	m.revoked.WithLabelValues(labels(e.Partition, strconv.FormatBool(e.Flushed))...).Inc()
@@ -113,7 +166,11 @@ func (m *metrics) onRevoked(e stream.Released) {
 }
 
 func (m *metrics) onLost(e stream.Released) {
-	m.lost.WithLabelValues(labels(e.Partition)...).Inc()
+	cause := stream.Cause(stream.ErrOwnershipLost)
+	if e.Cause != nil {
+		cause = stream.Cause(e.Cause)
+	}
+	m.lost.WithLabelValues(labels(e.Partition, cause)...).Inc()
 	m.released(e)
 }
 

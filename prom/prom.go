@@ -35,12 +35,14 @@ type metrics struct {
 	restores, restoreRecords, restoreBytes   *prometheus.CounterVec
 	stalls                                   *prometheus.CounterVec
 	transactions, readBacks, refused         *prometheus.CounterVec
-	failures                                 *prometheus.CounterVec
+	failures, deadLetters, stops             *prometheus.CounterVec
 	writes, bytes, outputs, outputBytes      *prometheus.CounterVec
+	transactionOutputs                       *prometheus.CounterVec
 	takeoverTime, revokeTime, restoreTime    *prometheus.HistogramVec
 	transactionTime                          *prometheus.HistogramVec
 	generation, committed, restoredKeys      *prometheus.GaugeVec
 	restorePosition, restoreTarget, stallFor *prometheus.GaugeVec
+	lastCommit, partitionsOwned              *prometheus.GaugeVec
 
 	gauges []*prometheus.GaugeVec // of owned partitions only
 	all    []prometheus.Collector
@@ -84,7 +86,22 @@ func newMetrics(o Options) *metrics {
 	m.ownership(counter, gauge, histogram)
 	m.restore(counter, gauge, histogram)
 	m.transaction(counter, gauge, histogram)
+	m.component(o)
 	return m
+}
+
+// component makes what has other labels than topic and partition.
+func (m *metrics) component(o Options) {
+	m.stops = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: o.Namespace, Name: "stops_total", Help: "Stops with an error, by its cause.", ConstLabels: o.ConstLabels,
+	}, []string{"cause"})
+	for _, cause := range stream.Causes() {
+		m.stops.WithLabelValues(cause)
+	}
+	m.partitionsOwned = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: o.Namespace, Name: "partitions_owned", Help: "Partitions of the topic that this process owns.", ConstLabels: o.ConstLabels,
+	}, []string{"topic"})
+	m.all = append(m.all, m.stops, m.partitionsOwned)
 }
 
 type (
@@ -98,7 +115,7 @@ func (m *metrics) ownership(counter newCounter, gauge newGauge, histogram newHis
 	m.takeovers = counter("takeovers_total", "Grants that found another's epoch on the partition's transactional id.")
 	m.takeoverTime = histogram("takeover_duration_seconds", "Time of the takeover and of the fetch of the stable committed offset.", requestBuckets)
 	m.revoked = counter("ownerships_revoked_total", "Partitions given up in a revoke or as the flow stopped, by whether everything folded was committed.", "flushed")
-	m.lost = counter("ownerships_lost_total", "Partitions lost, with nothing flushed.")
+	m.lost = counter("ownerships_lost_total", "Partitions lost, with nothing flushed, by why.", "cause")
 	m.revokeTime = histogram("revoke_duration_seconds", "Time from the revoke callback to its return.", requestBuckets)
 	m.generation = gauge("generation", "Generation of the consumer group at the grant.")
 }
@@ -119,11 +136,14 @@ func (m *metrics) transaction(counter newCounter, gauge newGauge, histogram newH
 	m.transactions = counter("transactions_committed_total", "Transactions known to be committed.")
 	m.readBacks = counter("transaction_read_backs_total", "Committed transactions whose outcome was unknown at first and read back.")
 	m.transactionTime = histogram("transaction_duration_seconds", "Time of a committed transaction.", requestBuckets)
-	m.refused = counter("transactions_refused_total", "Transactions refused by the broker, by cause and by whether the ownership ended.", "cause", "final")
+	m.refused = counter("transactions_refused_total", "Attempts at a transaction that did not commit, by cause and by whether the ownership ended.", "cause", "final")
 	m.writes = counter("snapshot_writes_total", "Snapshots and tombstones committed.")
 	m.bytes = counter("snapshot_bytes_total", "Bytes of snapshots and tombstones committed.")
 	m.failures = counter("step_failures_total", "Steps that failed, by what the error policy decided.", "action")
 	m.committed = gauge("committed_offset", "Next input offset as committed.")
+	m.lastCommit = gauge("last_commit_timestamp_seconds", "Unix time of the partition's last commit, or of its grant before the first one.")
+	m.deadLetters = counter("dead_letters_total", "Records handed to the dead-letter topic.")
+	m.transactionOutputs = counter("transaction_outputs_total", "Outputs and dead letters committed in transactions.")
 	m.outputs = counter("outputs_acknowledged_total", "Output records acknowledged by the broker.")
 	m.outputBytes = counter("output_bytes_total", "Bytes of output records acknowledged by the broker.")
 }

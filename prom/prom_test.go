@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,11 +27,14 @@ func drive(h stream.Hooks) {
 	h.Stalled(stream.Stalled{Partition: p0, Position: 12, Target: 40, For: 90 * time.Second})
 	h.Restored(stream.Restored{Partition: p0, Keys: 4, Records: 30, Bytes: 300, Took: 2 * time.Second, Start: 7})
 	h.Committed(stream.Committed{Partition: p0, Next: 9, Writes: 2, Bytes: 64, Took: 8 * time.Millisecond})
-	h.Committed(stream.Committed{Partition: p0, Next: 11, Writes: 1, Bytes: 32, Took: 40 * time.Millisecond, ReadBack: true})
+	h.Committed(stream.Committed{Partition: p0, Next: 11, Writes: 1, Outputs: 5, Bytes: 32, Took: 40 * time.Millisecond, ReadBack: true})
 	h.Refused(stream.Refused{Partition: p0, Cause: "generation", Code: 22, Err: errors.New("refused")})
 	h.Refused(stream.Refused{Partition: p0, Cause: "producer-epoch", Code: 47, Final: true, Err: errors.New("refused")})
 	h.Failed(stream.Failed{Partition: p0, Offset: 8, Attempt: 1, Action: stream.Retry, Err: errors.New("no")})
 	h.Failed(stream.Failed{Partition: p0, Offset: 8, Attempt: 2, Action: stream.Skip, Err: errors.New("no")})
+	h.Failed(stream.Failed{Partition: p0, Offset: 9, Attempt: 1, Action: stream.Action(99), Err: errors.New("no")})
+	h.DeadLettered(stream.DeadLettered{Partition: p0, Offset: 10, Topic: "orders-dead", Attempt: 3, Err: errors.New("no")})
+	h.Stopped(stream.Stopped{Group: "g", Cause: stream.Cause(stream.ErrIDTaken), Err: stream.ErrIDTaken})
 	h.OutputAcked(stream.OutputAcked{Partition: p0, Count: 3, Bytes: 96})
 }
 
@@ -64,10 +68,72 @@ func compare(t *testing.T, reg prometheus.Gatherer, file string) {
 
 func TestEveryHookIsCounted(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // whose clock begins at a known time
+		reg, h := register(t)
+		drive(h)
+		compare(t, reg, "testdata/owned.prom")
+		lint(t, reg)
+	})
+}
+
+func TestCommitAgeCountsFromTheGrant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reg, h := register(t)
+		last := func() float64 {
+			t.Helper()
+			return gathered(t, reg, "holdfast_last_commit_timestamp_seconds")
+		}
+		began := float64(time.Now().Unix())
+		h.Assigned(stream.Assigned{Partition: p0, Ownership: 1, Committed: -1})
+		if got := last(); got != began {
+			t.Errorf("%v after the grant, want %v", got, began)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		h.Committed(stream.Committed{Partition: p0, Next: 1})
+		if got := last(); got != began+1.5 {
+			t.Errorf("%v after the commit, want %v", got, began+1.5)
+		}
+	})
+}
+
+// gathered returns the value of the only series of a gauge.
+func gathered(t *testing.T, reg prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name && len(f.GetMetric()) == 1 {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no single %s", name)
+	return 0
+}
+
+// Nothing owned is a 0, not a gap: a rule has to see it.
+func TestOwnedPartitionsAreCounted(t *testing.T) {
+	t.Parallel()
 	reg, h := register(t)
-	drive(h)
-	compare(t, reg, "testdata/owned.prom")
-	lint(t, reg)
+	p1 := stream.Partition{Topic: "orders", Partition: 1}
+	for _, tc := range []struct {
+		event func()
+		want  float64
+	}{
+		{func() { h.Assigned(stream.Assigned{Partition: p0, Ownership: 1}) }, 1},
+		{func() { h.Assigned(stream.Assigned{Partition: p1, Ownership: 2}) }, 2},
+		{func() { h.Assigned(stream.Assigned{Partition: p1, Ownership: 3}) }, 2},
+		{func() { h.Lost(stream.Released{Partition: p1, Ownership: 2}) }, 2},
+		{func() { h.Lost(stream.Released{Partition: p1, Ownership: 3}) }, 1},
+		{func() { h.Revoked(stream.Released{Partition: p0, Ownership: 1}) }, 0},
+	} {
+		tc.event()
+		if got := gathered(t, reg, "holdfast_partitions_owned"); got != tc.want {
+			t.Errorf("%v partitions owned, want %v", got, tc.want)
+		}
+	}
 }
 
 // lint applies Prometheus' rules for names to what reg has.
@@ -88,18 +154,18 @@ func TestGaugesEndWithOwnership(t *testing.T) {
 		release func(stream.Hooks)
 		want    int
 	}{
-		"owned": {func(stream.Hooks) {}, 6},
+		"owned": {func(stream.Hooks) {}, 7},
 		"revoked": {func(h stream.Hooks) {
 			h.Revoked(stream.Released{Partition: p0, Ownership: 1, Flushed: true, Took: time.Second})
 		}, 0},
 		"lost": {func(h stream.Hooks) { h.Lost(stream.Released{Partition: p0, Ownership: 1}) }, 0},
 		"another partition": {func(h stream.Hooks) {
 			h.Lost(stream.Released{Partition: stream.Partition{Topic: "orders", Partition: 1}, Ownership: 1})
-		}, 6},
+		}, 7},
 		"granted again before the end was told": {func(h stream.Hooks) {
 			h.Assigned(stream.Assigned{Partition: p0, Ownership: 2, Committed: 11})
 			h.Lost(stream.Released{Partition: p0, Ownership: 1})
-		}, 6},
+		}, 7},
 		"late progress": {func(h stream.Hooks) {
 			h.Lost(stream.Released{Partition: p0, Ownership: 1})
 			h.Restoring(stream.Restoring{Partition: p0, Position: 11, Target: 40})
@@ -112,7 +178,7 @@ func TestGaugesEndWithOwnership(t *testing.T) {
 			drive(h)
 			tc.release(h)
 			got, err := testutil.GatherAndCount(reg, "holdfast_generation", "holdfast_committed_offset", "holdfast_restored_keys",
-				"holdfast_restore_position", "holdfast_restore_target", "holdfast_restore_stalled_seconds")
+				"holdfast_restore_position", "holdfast_restore_target", "holdfast_restore_stalled_seconds", "holdfast_last_commit_timestamp_seconds")
 			if err != nil || got != tc.want {
 				t.Errorf("%d gauges, %v, want %d", got, err, tc.want)
 			}
@@ -122,6 +188,10 @@ func TestGaugesEndWithOwnership(t *testing.T) {
 
 func TestReleasesAreCounted(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, releasesAreCounted)
+}
+
+func releasesAreCounted(t *testing.T) {
 	reg, h := register(t)
 	h.Assigned(stream.Assigned{Partition: p0, Ownership: 1, Committed: -1})
 	h.Revoked(stream.Released{Partition: p0, Ownership: 1, Flushed: true, Took: 300 * time.Millisecond})

@@ -19,6 +19,8 @@ type Hooks struct {
 	// DeadLettered: a record was handed to the dead-letter topic. Whether the letter is visible is told
 	// by the Committed or OutputAcked that covers it.
 	DeadLettered func(DeadLettered)
+	// Stopped: the component stops with an error, which Run returns once it has torn everything down.
+	Stopped func(Stopped)
 }
 
 // Assigned tells that an ownership was granted.
@@ -119,4 +121,11 @@ type OutputAcked struct {
 	Partition Partition // the input partition
 	Count     int
 	Bytes     int64
+}
+
+// Stopped tells that a component stops with an error: one partition's, which stops all of them.
+type Stopped struct {
+	Group string // the consumer group
+	Cause string // one of Causes, for labels
+	Err   error
 }

@@ -45,6 +45,17 @@ type Message struct {
 	Timestamp time.Time // zero: the time at which it is sent
 }
 
+// BatchBytes returns the most that m takes in a batch of its own, which is what a topic's
+// max.message.bytes is compared with.
+func (m Message) BatchBytes() int64 {
+	const batch, record, header = 61, 21, 10
+	n := int64(batch+record) + int64(len(m.Key)) + int64(len(m.Value))
+	for _, h := range m.Headers {
+		n += header + int64(len(h.Key)) + int64(len(h.Value))
+	}
+	return n
+}
+
 // Action is what happens to a record whose step failed.
 type Action int
 

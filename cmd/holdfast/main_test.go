@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
 )
 
-// TestMain lets the test binary be a member process of the demo, which runs its own program.
+// TestMain lets the test binary be a process that the demo or prove starts, which run their own program.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == memberName {
+	if len(os.Args) > 1 && (os.Args[1] == memberName || os.Args[1] == rivalName) {
 		main()
 	}
 	kafkatest.Main(m)

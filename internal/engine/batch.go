@@ -12,9 +12,12 @@ import (
 type Batch struct {
 	Next        int64 // the offset to commit
 	LeaderEpoch int32 // leader epoch of the record before Next, -1 if unknown
-	Writes      []Write
-	Bytes       int64 // of all writes, with their overhead
-	Full        bool  // more was due than had room: close another batch as soon as this one is done
+	// Outputs are what the steps since the batch before have emitted, and the dead letters of records
+	// among them, in the order of the records. They come with Whole only.
+	Outputs []Output
+	Writes  []Write
+	Bytes   int64 // of all writes, with their overhead
+	Full    bool  // more was due than had room: close another batch as soon as this one is done
 
 	closedBefore int64 // when the batch before this one was closed, in case this one is aborted
 }
@@ -30,6 +33,25 @@ type Write struct {
 	Tombstone bool // the key is gone
 }
 
+// Output is one record for an output or dead-letter topic.
+type Output struct {
+	Message stream.Message
+	Offset  int64 // of the input record that it came from
+}
+
+// Rejected is the error of a batch that cannot be committed as a whole: the step of the record at
+// Offset, the last one that touched what cannot be written, is at fault. The memory of the partition
+// is ahead of what can be committed, and must be dropped.
+type Rejected struct {
+	Offset int64
+	Err    error
+}
+
+func (r *Rejected) Error() string { return r.Err.Error() }
+
+// Unwrap returns why it cannot be written.
+func (r *Rejected) Unwrap() error { return r.Err }
+
 // flown is what the engine keeps about a write in flight, to put its key back if it is aborted.
 type flown[S any] struct {
 	entry     *entry[S]
@@ -44,7 +66,7 @@ func (e *Engine[S]) Due() (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	rank, ok := e.commitAt()
-	if x := e.due.top(); x != nil && (!ok || x.rank < rank) {
+	if x := e.due.top(); x != nil && !e.cfg.Whole && (!ok || x.rank < rank) {
 		rank, ok = x.rank, true
 	}
 	if !ok {
@@ -55,8 +77,23 @@ func (e *Engine[S]) Due() (at time.Time, ok bool) {
 
 // commitAt returns when a batch is to be closed though no key is due.
 func (e *Engine[S]) commitAt() (at int64, ok bool) {
+	at = e.closedAt + int64(e.cfg.CommitInterval)
+	if e.cfg.Whole {
+		if e.hurried || e.Full() {
+			at = e.closedAt
+		}
+		return at, e.next > e.committed || len(e.ready.items) > 0
+	}
 	next, _ := e.committable()
-	return e.closedAt + int64(e.cfg.CommitInterval), next > e.committed || len(e.ready.items) > 0
+	return at, next > e.committed || len(e.ready.items) > 0
+}
+
+// Full reports whether the batch that would be closed next has reached a bound. With Whole no record
+// is to be folded then before it is closed.
+func (e *Engine[S]) Full() bool {
+	c := &e.cfg
+	return c.Whole && (c.MaxWrites > 0 && len(e.outputs)+len(e.due.items) >= c.MaxWrites ||
+		c.MaxBytes > 0 && e.wholeBytes >= c.MaxBytes)
 }
 
 // committable returns the least hold that the batch in flight does not clear, else the next offset
@@ -72,13 +109,14 @@ func (e *Engine[S]) committable() (offset int64, epoch int32) {
 // room. It returns nil if there is nothing to commit. drain makes every dirty key due, but for those
 // that were refused and whose pause has not passed. No batch may
 // be in flight. After an error nothing has changed: the error names a key whose snapshot cannot be
-// written (stream.ErrTooLarge, stream.ErrEncode), and the partition must stop.
+// written (stream.ErrTooLarge, stream.ErrEncode), and the partition must stop; with Whole it is a
+// *Rejected.
 func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 	if !e.started || e.batch != nil {
 		violated(OneBatch, "Close before Start or with a batch in flight")
 	}
 	ns := e.at(now)
-	if !e.wanted(ns, drain) {
+	if !e.wanted(ns, drain) || e.cfg.Whole && e.tainted { // spoiled, and so not to be committed
 		return nil, nil
 	}
 	b := &Batch{closedBefore: e.closedAt}
@@ -89,6 +127,12 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 	b.Next, b.LeaderEpoch = e.committable()
 	if b.Next < e.committed {
 		violated(CommittedRises, "batch at %d, committed %d", b.Next, e.committed)
+	}
+	if e.cfg.Whole {
+		if b.Next != e.next {
+			violated(WholeBatches, "batch at %d, folded up to %d", b.Next, e.next)
+		}
+		b.Outputs, e.outputs, e.wholeBytes, e.hurried = e.outputs, nil, 0, false
 	}
 	if len(b.Writes) == 0 && b.Next == e.committed {
 		return nil, nil
@@ -108,10 +152,10 @@ func (e *Engine[S]) Kept() []error {
 // wanted reports whether there is reason for a batch. Tombstones alone are none for a drain, which
 // has little time: the next owner writes them.
 func (e *Engine[S]) wanted(now int64, drain bool) bool {
-	if top := e.due.top(); top != nil && (drain || top.rank <= now) {
+	if top := e.due.top(); top != nil && (drain || top.rank <= now && !e.cfg.Whole) {
 		return true
 	}
-	if next, _ := e.committable(); drain && next > e.committed {
+	if next, _ := e.committable(); drain && (next > e.committed || e.cfg.Whole && e.next > e.committed) {
 		return true
 	}
 	at, ok := e.commitAt()
@@ -120,6 +164,11 @@ func (e *Engine[S]) wanted(now int64, drain bool) bool {
 
 // fill encodes what goes into b and takes it out of the queues. If it fails it puts all back.
 func (e *Engine[S]) fill(b *Batch, now int64, drain bool) error {
+	drain = drain || e.cfg.Whole
+	maxWrites, maxBytes := e.cfg.MaxWrites, e.cfg.MaxBytes
+	if e.cfg.Whole {
+		maxWrites, maxBytes = 0, 0 // it is never split
+	}
 	due := func(x *entry[S]) bool { return x.rank <= now || drain && x.in == &e.due }
 	var later, waiting []*entry[S]
 	defer func() {
@@ -138,7 +187,7 @@ func (e *Engine[S]) fill(b *Batch, now int64, drain bool) error {
 			waiting = append(waiting, x)
 			continue
 		}
-		if e.cfg.MaxWrites > 0 && len(b.Writes) == e.cfg.MaxWrites {
+		if maxWrites > 0 && len(b.Writes) == maxWrites {
 			b.Full = due(x)
 			break
 		}
@@ -157,7 +206,7 @@ func (e *Engine[S]) fill(b *Batch, now int64, drain bool) error {
 			continue
 		}
 		size := int64(recordBytes(w))
-		if e.cfg.MaxBytes > 0 && len(b.Writes) > 0 && b.Bytes+size > e.cfg.MaxBytes {
+		if maxBytes > 0 && len(b.Writes) > 0 && b.Bytes+size > maxBytes {
 			b.Full = due(x)
 			break
 		}
@@ -215,7 +264,7 @@ func (e *Engine[S]) encode(x *entry[S]) (Write, error) {
 			violated(TombstoneClean, "tombstone for a key at %d, persisted %d, committed %d", x.applied, x.persisted, e.committed)
 		}
 		w.Tombstone = true
-	case x.deleted && e.cfg.NoTwoWriteDelete:
+	case x.deleted && (e.cfg.NoTwoWriteDelete || e.cfg.Whole): // with Whole the offset passes N in the same batch
 		w.Tombstone = true
 	case x.deleted, !x.has:
 		w.Deleted, w.NoState, w.Value = x.deleted, !x.deleted, []byte{}
@@ -239,7 +288,11 @@ func (e *Engine[S]) encode(x *entry[S]) (Write, error) {
 func (e *Engine[S]) unwritable(x *entry[S], err error, hint string) error {
 	out := stream.NewError("persist", err).At(e.cfg.Partition, x.applied)
 	out.Key = []byte(x.key)
-	return out.Hinted("%s", hint)
+	out.Hinted("%s", hint)
+	if e.cfg.Whole {
+		return &Rejected{Offset: x.applied, Err: out}
+	}
+	return out
 }
 
 // arenaBytes is the size of the pieces that small snapshots are encoded into.

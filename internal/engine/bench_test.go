@@ -20,7 +20,7 @@ func sumEngine(tb testing.TB, keys int) (*Engine[int64], [][]byte) {
 			c.Set(n + 1)
 			return nil
 		},
-		PersistInterval: 30 * time.Second, CommitInterval: 5 * time.Second, MaxWrites: 1000,
+		Settings: Settings{PersistInterval: 30 * time.Second, CommitInterval: 5 * time.Second, MaxWrites: 1000},
 	})
 	names := make([][]byte, keys)
 	for i := range names {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -84,20 +83,32 @@ func (c *Call[S]) Delete() {
 }
 
 // Emit adds an output to the step. It is dropped if the step fails. A topic that is not declared
-// fails the step with stream.ErrUndeclaredOutput.
+// fails the step with stream.ErrUndeclaredOutput, a message that its topic does not take with
+// stream.ErrTooLarge.
 func (c *Call[S]) Emit(m stream.Message) {
 	st := c.current("Emit")
-	if !slices.Contains(st.engine.cfg.Outputs, m.Topic) {
-		switch {
-		case st.err != nil:
-		case m.Topic == "":
-			st.err = fmt.Errorf("%w: Message.Topic is empty; name one of Outputs", stream.ErrUndeclaredOutput)
-		default:
-			st.err = fmt.Errorf("%w: %q; add it to Outputs", stream.ErrUndeclaredOutput, m.Topic)
+	if err := st.engine.permits(m); err != nil {
+		if st.err == nil {
+			st.err = err
 		}
 		return
 	}
 	st.outputs = append(st.outputs, m)
+}
+
+// permits says why m cannot be an output; nil if it can.
+func (e *Engine[S]) permits(m stream.Message) error {
+	limit, declared := e.cfg.Outputs[m.Topic]
+	size := m.BatchBytes()
+	switch {
+	case m.Topic == "":
+		return fmt.Errorf("%w: Message.Topic is empty; name one of Outputs", stream.ErrUndeclaredOutput)
+	case !declared:
+		return fmt.Errorf("%w: %q; add it to Outputs", stream.ErrUndeclaredOutput, m.Topic)
+	case limit > 0 && size > int64(limit):
+		return fmt.Errorf("%w: %w: %d bytes with overhead for topic %s, which takes %d", stream.ErrOutput, stream.ErrTooLarge, size, m.Topic, limit)
+	}
+	return nil
 }
 
 // Persist makes the key due at once. It is dropped within PersistCooldown of the last one of this

@@ -10,8 +10,7 @@ import (
 
 // Config is what an Engine is made of. The engine has no defaults: the caller resolves them.
 type Config[S any] struct {
-	// Partition is the input, for errors.
-	Partition stream.Partition
+	Settings
 	// Fold is the user's function. It may fail and panic. The Call is valid until it returns.
 	Fold func(ctx context.Context, c *Call[S], r stream.Record) error
 	// Route names the key of a record; !ok filters the record, and its offset counts as consumed.
@@ -25,8 +24,19 @@ type Config[S any] struct {
 	Clone func(s S) S
 	// Plain tells that S holds no references (HoldsReferences): an assignment is a copy.
 	Plain bool
-	// Outputs are the topics that Emit may name.
-	Outputs []string
+}
+
+// Settings are what does not depend on the type of the states.
+type Settings struct {
+	// Partition is the input, for errors.
+	Partition stream.Partition
+	// Outputs are the topics that Emit may name, each with the size of the largest record it takes
+	// (stream.Message.BatchBytes). 0: no bound.
+	Outputs map[string]int
+	// Whole makes a batch carry everything that was done since the one before it: outputs in the order
+	// of their steps, every dirty key, tombstones at once, and the next offset to fold. It is closed by
+	// CommitInterval, MaxWrites or MaxBytes, is never split, and no key waits for PersistInterval.
+	Whole bool
 
 	// PersistInterval is how long after its first unpersisted step a key is due.
 	PersistInterval time.Duration
@@ -38,6 +48,7 @@ type Config[S any] struct {
 	CommitInterval time.Duration
 	// MaxWrites and MaxBytes bound one batch, which has at least one write whatever its size.
 	// 0: no bound.
+	// With Whole they close a batch as soon as one of them is reached, and one step more may be in it.
 	MaxWrites int
 	MaxBytes  int64
 	// MaxRecordBytes bounds one snapshot record: key, value and RecordOverheadBytes. 0: no bound.
@@ -87,6 +98,12 @@ type Engine[S any] struct {
 	// deletion is committed, by the offset of the deletion. ready: those of them that the committed
 	// offset has passed, by the time their tombstone is due.
 	due, graves, ready queue[S]
+
+	// With Whole: what the steps since the last batch have emitted, its bytes and those of the dirty
+	// keys as last encoded, and whether a step asked for the batch to be closed.
+	outputs    []Output
+	wholeBytes int64
+	hurried    bool
 
 	batch  *Batch // in flight
 	flying []flown[S]

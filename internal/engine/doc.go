@@ -17,10 +17,17 @@
 // folded since. All holds are nodes of one list. Offsets rise, so that each node is appended at the
 // back, never moves, and the front is the least: no scan over keys is ever needed.
 //
+// # Whole batches
+//
+// With Config.Whole a batch is all that was done since the one before it: outputs, every dirty key,
+// tombstones, and the next offset to fold. Holds are then cleared by each batch, so that what is
+// committed is never less than what was folded. Nothing is folded past a batch that has reached a
+// bound, and a batch that cannot be committed as it is ends the engine: the state goes back to the
+// last committed one by a restore.
+//
 // # What there is room for
 //
 // Several inputs make the applied offset a vector: it is compared in Step and in exhume alone. A
 // timer firing is a step without a record: it enters at fold, past the admission of offsets, and
-// dirties its key without a hold, which queue and hold list already tell apart. Outputs that belong
-// to a transaction become a field of Batch, filled in Close.
+// dirties its key without a hold, which queue and hold list already tell apart.
 package engine

@@ -47,6 +47,17 @@ func (in *interpreter) command(args []string) string {
 		return in.begin(args)
 	case "step":
 		return in.step(args)
+	case "map":
+		ms := []stream.Message{}
+		for _, topic := range args[1:] {
+			ms = append(ms, stream.Message{Topic: topic, Value: []byte(args[0])})
+		}
+		return in.stepped(in.e.Mapped(in.record(args[0], "", nil), ms, nil))
+	case "dead-letter":
+		in.e.DeadLetter(in.record(args[0], "", nil), stream.Message{Topic: "dead", Value: []byte(args[0])})
+		return fmt.Sprintf("next %d", in.e.Next())
+	case "full":
+		return strconv.FormatBool(in.e.Full())
 	case "skip":
 		in.e.Skip(in.record(args[0], "", nil))
 		return fmt.Sprintf("next %d", in.e.Next())
@@ -106,10 +117,11 @@ func (in *interpreter) run(args []string) (out string) {
 
 func (in *interpreter) create(args []string) string {
 	in.cfg = Config[int64]{
-		Partition: stream.Partition{Topic: "in", Partition: 0},
-		Fold:      in.fold, Route: route,
-		Encode: encode, Decode: decode, Plain: true, Outputs: []string{"out"},
-		PersistInterval: 30 * time.Second, PersistCooldown: time.Second, CommitInterval: 5 * time.Second,
+		Fold: in.fold, Route: route, Encode: encode, Decode: decode, Plain: true,
+		Settings: Settings{
+			Partition: stream.Partition{Topic: "in", Partition: 0}, Outputs: map[string]int{"out": 0, "small": 100},
+			PersistInterval: 30 * time.Second, PersistCooldown: time.Second, CommitInterval: 5 * time.Second,
+		},
 	}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
@@ -129,6 +141,8 @@ func (in *interpreter) create(args []string) string {
 			in.cfg.MaxRecordBytes = int(in.int(value))
 		case "keep-dirty":
 			in.cfg.KeepDirty = true
+		case "whole":
+			in.cfg.Whole = true
 		case "no-applied-skip":
 			in.cfg.NoAppliedSkip = true
 		case "no-holds":
@@ -256,7 +270,10 @@ func (in *interpreter) record(at, key string, words []string) stream.Record {
 }
 
 func (in *interpreter) step(args []string) string {
-	res := in.e.Step(context.Background(), in.now, in.record(args[0], args[1], args[2:]))
+	return in.stepped(in.e.Step(context.Background(), in.now, in.record(args[0], args[1], args[2:])))
+}
+
+func (in *interpreter) stepped(res Result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, next %d", res.Outcome, in.e.Next())
 	for _, m := range res.Outputs {
@@ -280,6 +297,9 @@ func (in *interpreter) closed(b *Batch, err error) string {
 	fmt.Fprintf(&out, "batch: next %d, epoch %d, %d bytes", b.Next, b.LeaderEpoch, b.Bytes)
 	if b.Full {
 		out.WriteString(", full")
+	}
+	for _, o := range b.Outputs {
+		fmt.Fprintf(&out, "\n  from %d to %s: %s = %s", o.Offset, o.Message.Topic, o.Message.Key, o.Message.Value)
 	}
 	for _, w := range b.Writes {
 		fmt.Fprintf(&out, "\n  %s = %s", w.Key, wrote(w))

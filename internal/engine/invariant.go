@@ -18,6 +18,7 @@ const (
 	OneBatch        = "one-batch"         // one batch is in flight at most, and outcomes are told once
 	StartOnce       = "start-once"        // Load, then Start once, then everything else
 	TombstoneClean  = "tombstone-clean"   // a tombstone replaces a committed deletion and nothing newer
+	WholeBatches    = "whole-batches"     // with Whole a batch has all that was folded before its offset
 	TaintedIsUnused = "tainted-is-unused" // no step after a step that spoiled a state
 )
 

@@ -21,6 +21,21 @@ func TestRandomAgainstModel(t *testing.T) {
 	}
 }
 
+// TestRandomWholeBatches is the same with whole batches: outputs and letters of exactly the records
+// before the committed offset are committed, once and in order, whatever fails and crashes.
+func TestRandomWholeBatches(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(*seeds) {
+		if err := newWorld(seed, whole).run(400); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+func whole(c *Config[int64]) {
+	c.Whole, c.KeepDirty, c.MaxWrites = true, false, 4*c.MaxWrites
+}
+
 // TestRulesMatter switches one rule off at a time and expects the random test to find what the rule
 // prevents. It is the control of TestRandomAgainstModel: a test that finds nothing here is blind.
 func TestRulesMatter(t *testing.T) {

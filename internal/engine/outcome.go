@@ -93,6 +93,7 @@ func (e *Engine[S]) Aborted(now time.Time, b *Batch) {
 	for _, f := range e.flying {
 		e.bounce(f, f.rank)
 	}
+	e.outputs = append(b.Outputs[:len(b.Outputs):len(b.Outputs)], e.outputs...)
 	e.closedAt = b.closedBefore
 	e.settle()
 }
@@ -122,12 +123,19 @@ func (e *Engine[S]) bounce(f flown[S], rank int64) {
 
 const hintRefused = "make the state smaller, or mend what the broker's error names"
 
-// Refused tells that write i of b was refused for what it is, and that b was aborted. Without
+// Refused tells that record i of b was refused for what it is, counted over its outputs and then its
+// writes, and that b was aborted. With Whole the error is a *Rejected and no step is possible any more.
+// Without
 // KeepDirty it returns err, with the key, and the partition must stop. With it the key stays dirty
 // and is due after a back-off, and the rest of b, with the offset computed again, is the batch that
 // is in flight; nil if nothing is left to commit.
 func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, error) {
 	e.inFlight(b)
+	if e.cfg.Whole {
+		e.Aborted(now, b)
+		e.tainted = true
+		return nil, &Rejected{Offset: b.origin(i), Err: err}
+	}
 	f := e.flying[i]
 	if !e.cfg.KeepDirty {
 		e.Aborted(now, b)
@@ -154,6 +162,14 @@ func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, 
 		return nil, nil
 	}
 	return rest, nil
+}
+
+// origin is the offset of the input record that record i of b came from.
+func (b *Batch) origin(i int) int64 {
+	if i < len(b.Outputs) {
+		return b.Outputs[i].Offset
+	}
+	return b.Writes[i-len(b.Outputs)].Applied
 }
 
 // Next returns the next offset to fold.

@@ -31,6 +31,17 @@ func (p *panicError) Unwrap() error {
 	return err
 }
 
+// Protect calls f and makes an error of a panic in it, as the engine does with the user's functions
+// that it calls itself.
+func Protect[T any](f func() (T, error)) (out T, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v)
+		}
+	}()
+	return f()
+}
+
 // userStack returns the frames between the engine's call of user code and the panic, the innermost
 // first. The frames of the runtime that raise and recover the panic are the same for each and left out.
 func userStack() string {
@@ -48,7 +59,7 @@ func userStack() string {
 			continue
 		case !raised, told == 0 && inRuntime:
 			continue
-		case strings.Contains(f.Function, "/internal/engine.(*Engine["):
+		case strings.Contains(f.Function, "/internal/engine.(*Engine["), strings.Contains(f.Function, "/internal/engine.Protect["):
 			return b.String()
 		}
 		fmt.Fprintf(&b, "%s\n\t%s:%d\n", f.Function, f.File, f.Line)

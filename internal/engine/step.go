@@ -41,7 +41,8 @@ func (o Outcome) String() string {
 type Result struct {
 	Outcome Outcome
 	// Outputs are what the fold emitted. They belong to the caller, and must be acknowledged before
-	// a batch that is closed after this step is committed.
+	// a batch that is closed after this step is committed. With Whole there are none: the batch has
+	// them.
 	Outputs []stream.Message
 	// Failure is set if the outcome is Failed. The offset has not advanced: call Step again with the
 	// same record, or Skip.
@@ -137,7 +138,60 @@ func (e *Engine[S]) fold(ctx context.Context, now time.Time, x *entry[S], key []
 		return res
 	}
 	e.advance(r.Offset, r.LeaderEpoch)
-	return Result{Outcome: Folded, Outputs: outputs}
+	return e.folded(r.Offset, outputs)
+}
+
+// folded is the result of a step that succeeded. With Whole its outputs stay here, for the batch.
+func (e *Engine[S]) folded(offset int64, outputs []stream.Message) Result {
+	if !e.cfg.Whole {
+		return Result{Outcome: Folded, Outputs: outputs}
+	}
+	for _, m := range outputs {
+		e.outputs = append(e.outputs, Output{Message: m, Offset: offset})
+		e.wholeBytes += m.BatchBytes()
+	}
+	return Result{Outcome: Folded}
+}
+
+// Mapped is a step whose user function was called outside of the engine, for it needs no state: ms is
+// what it made of r, err why it failed. It needs Whole.
+func (e *Engine[S]) Mapped(r stream.Record, ms []stream.Message, err error) Result {
+	if !e.cfg.Whole {
+		violated(WholeBatches, "Mapped at %d", r.Offset)
+	}
+	if e.tainted {
+		violated(TaintedIsUnused, "step at %d", r.Offset)
+	}
+	if !e.admit(r.Offset) {
+		return Result{Outcome: Dropped}
+	}
+	if e.skip[r.Offset] {
+		e.advance(r.Offset, r.LeaderEpoch)
+		return Result{Outcome: Filtered}
+	}
+	for i := 0; i < len(ms) && err == nil; i++ {
+		err = e.permits(ms[i])
+	}
+	if err != nil {
+		return e.fail(r, err)
+	}
+	e.advance(r.Offset, r.LeaderEpoch)
+	if len(ms) == 0 {
+		return Result{Outcome: Filtered}
+	}
+	return e.folded(r.Offset, ms)
+}
+
+// DeadLetter advances over a record whose letter goes into the same batch as its offset. It needs
+// Whole. The topic of the letter need not be one of Outputs.
+func (e *Engine[S]) DeadLetter(r stream.Record, letter stream.Message) {
+	if !e.cfg.Whole {
+		violated(WholeBatches, "DeadLetter at %d", r.Offset)
+	}
+	if e.admit(r.Offset) {
+		e.advance(r.Offset, r.LeaderEpoch)
+		e.folded(r.Offset, []stream.Message{letter})
+	}
 }
 
 // apply makes the effects of a step that succeeded those of its key.
@@ -176,9 +230,11 @@ func (e *Engine[S]) soil(x *entry[S], now int64, persist bool) {
 			x.in.remove(x)
 		}
 		e.due.push(x, now+int64(e.cfg.PersistInterval), x.applied)
+		e.wholeBytes += int64(x.size + RecordOverheadBytes)
 	}
 	if persist && x.refused == 0 && now-x.asked >= int64(e.cfg.PersistCooldown) {
 		x.asked = now
+		e.hurried = true
 		e.due.move(x, min(x.rank, now))
 	}
 }

@@ -20,8 +20,8 @@ var epoch0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // mapEngine returns an engine whose state is a map, with fold as its fold, started at 0.
 func mapEngine(fold func(*Call[counts], stream.Record) error, change func(*Config[counts])) *Engine[counts] {
 	cfg := Config[counts]{
-		Partition: stream.Partition{Topic: "in"},
-		Fold:      func(_ context.Context, c *Call[counts], r stream.Record) error { return fold(c, r) },
+		Settings: Settings{Partition: stream.Partition{Topic: "in"}},
+		Fold:     func(_ context.Context, c *Call[counts], r stream.Record) error { return fold(c, r) },
 		Encode: func(dst []byte, s counts) ([]byte, error) {
 			b, err := json.Marshal(s)
 			return append(dst, b...), err
@@ -206,7 +206,7 @@ func TestFailureCarriesTheCause(t *testing.T) {
 			t.Errorf("%s: does not wrap its cause", c.value)
 		}
 	}
-	e = mapEngine(inPlace, func(c *Config[counts]) { c.Outputs = []string{"out"} })
+	e = mapEngine(inPlace, func(c *Config[counts]) { c.Outputs = map[string]int{"out": 0} })
 	if f := e.Step(t.Context(), epoch0, stream.Record{}).Failure; !errors.Is(f, stream.ErrNoKey) {
 		t.Errorf("no key: got %v", f)
 	}

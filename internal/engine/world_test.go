@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -66,6 +67,7 @@ type world struct {
 	at       int // index of the next event
 	tries    map[int64]int
 	log      []Write // committed snapshots
+	outputs  []int64 // offsets of the records whose outputs are committed, with whole batches
 	durable  int64   // committed offset as the broker has it
 	batch    *Batch
 	print    string // of the batch as it was closed
@@ -81,17 +83,21 @@ func newWorld(seed uint64, change func(*Config[int64])) *world {
 		offset += 1 + rng.Int64N(3)
 	}
 	w.cfg = Config[int64]{
-		Partition: stream.Partition{Topic: "in"}, Plain: true, Outputs: []string{"out"},
-		Fold:            w.fold,
-		Route:           func(r stream.Record) ([]byte, bool) { return r.Key, w.event(r).kind != filtered },
-		Decode:          decode,
-		Encode:          w.encode,
-		PersistInterval: time.Duration(rng.IntN(20)) * time.Second,
-		PersistCooldown: time.Duration(rng.IntN(3)) * time.Second,
-		CommitInterval:  time.Duration(rng.IntN(6)) * time.Second,
-		MaxWrites:       rng.IntN(4),
-		MaxBytes:        rng.Int64N(2) * 400,
-		KeepDirty:       rng.IntN(2) == 0,
+		Plain:  true,
+		Fold:   w.fold,
+		Route:  func(r stream.Record) ([]byte, bool) { return r.Key, w.event(r).kind != filtered },
+		Decode: decode,
+		Encode: w.encode,
+		Settings: Settings{
+			Partition:       stream.Partition{Topic: "in"},
+			Outputs:         map[string]int{"out": 0},
+			PersistInterval: time.Duration(rng.IntN(20)) * time.Second,
+			PersistCooldown: time.Duration(rng.IntN(3)) * time.Second,
+			CommitInterval:  time.Duration(rng.IntN(6)) * time.Second,
+			MaxWrites:       rng.IntN(4),
+			MaxBytes:        rng.Int64N(2) * 400,
+			KeepDirty:       rng.IntN(2) == 0,
+		},
 	}
 	change(&w.cfg)
 	w.e = New(w.cfg)
@@ -157,7 +163,7 @@ func (w *world) run(n int) (err error) {
 
 func (w *world) happen() error {
 	switch p := w.rng.IntN(100); {
-	case p < 50 && w.at < len(w.input):
+	case p < 50 && w.at < len(w.input) && !w.e.Full():
 		return w.step()
 	case p < 65:
 		w.now = w.now.Add(time.Duration(w.rng.IntN(10_000)) * time.Millisecond)
@@ -174,12 +180,14 @@ func (w *world) happen() error {
 func (w *world) step() error {
 	r := w.record(w.at)
 	res := w.e.Step(context.Background(), w.now, r)
-	if want := map[bool]int{true: 1}[res.Outcome == Folded]; len(res.Outputs) != want {
+	if want := map[bool]int{true: 1}[res.Outcome == Folded && !w.cfg.Whole]; len(res.Outputs) != want {
 		return broken("outputs", "%v at %d has %d outputs", res.Outcome, r.Offset, len(res.Outputs))
 	}
 	switch {
 	case res.Outcome == Dropped:
 		return broken("dropped", "%d, next %d", r.Offset, w.e.Next())
+	case res.Outcome == Failed && w.event(r).kind == poison && w.cfg.Whole:
+		w.e.DeadLetter(r, stream.Message{Topic: "dead"})
 	case res.Outcome == Failed && w.event(r).kind == poison:
 		w.e.Skip(r)
 	case res.Outcome == Failed:
@@ -205,6 +213,12 @@ func (w *world) close(drain bool) error {
 	if b == nil {
 		return nil
 	}
+	if w.cfg.Whole {
+		if b.Next != w.e.Next() {
+			return broken("whole", "batch at %d, folded up to %d", b.Next, w.e.Next())
+		}
+		return nil
+	}
 	if m := w.cfg.MaxWrites; m > 0 && len(b.Writes) > m {
 		return broken("bounds", "%d writes", len(b.Writes))
 	}
@@ -227,6 +241,8 @@ func (w *world) outcome() error {
 		w.batch = nil
 		w.e.Committed(w.now, b)
 		return w.commit(b)
+	case p >= 85 && w.cfg.Whole && len(b.Outputs)+len(b.Writes) > 0:
+		return w.reject(b)
 	case p < 85 || len(b.Writes) == 0 || !w.cfg.KeepDirty:
 		w.batch = nil
 		w.e.Aborted(w.now, b)
@@ -250,7 +266,44 @@ func (w *world) commit(b *Batch) error {
 	}
 	w.log = append(w.log, b.Writes...)
 	w.durable = b.Next
+	for _, o := range b.Outputs {
+		w.outputs = append(w.outputs, o.Offset)
+	}
+	if err := w.checkOutputs(); err != nil {
+		return err
+	}
 	return w.checkDurable()
+}
+
+// reject has the broker refuse one record of a whole batch: the record it came from is named, and the
+// memory is dropped.
+func (w *world) reject(b *Batch) error {
+	i := w.rng.IntN(len(b.Outputs) + len(b.Writes))
+	_, err := w.e.Refused(w.now, b, i, errStub)
+	var r *Rejected
+	if !errors.As(err, &r) || !errors.Is(err, errStub) || r.Offset < w.durable || r.Offset >= b.Next {
+		return broken("rejected", "record %d of a batch from %d to %d: %v", i, w.durable, b.Next, err)
+	}
+	w.batch = nil
+	return w.crash()
+}
+
+// checkOutputs: with whole batches exactly the records before the committed offset have their output,
+// in order, and those that failed their letter.
+func (w *world) checkOutputs() error {
+	if !w.cfg.Whole {
+		return nil
+	}
+	var want []int64
+	for _, v := range w.input {
+		if v.kind != filtered && v.offset < w.durable {
+			want = append(want, v.offset)
+		}
+	}
+	if !slices.Equal(w.outputs, want) {
+		return broken("outputs", "up to %d: %v, want %v", w.durable, w.outputs, want)
+	}
+	return nil
 }
 
 // crash loses the memory. A batch in flight was committed or not, nobody knows. The log may have
@@ -277,7 +330,7 @@ func (w *world) crash() error {
 		}
 	}
 	var skip map[int64]bool
-	if w.rng.IntN(2) == 0 {
+	if w.rng.IntN(2) == 0 && !w.cfg.Whole { // a letter that was not committed is written again
 		skip = map[int64]bool{}
 		for _, v := range w.input[:w.at] {
 			skip[v.offset] = v.kind == poison

@@ -20,7 +20,7 @@ const DefaultVersion = "4.4.0"
 // them.
 var ErrTools = errors.New("kafkatest: Java 17 or Maven is missing")
 
-const installCommand = "apt-get install -y --no-install-recommends openjdk-17-jre-headless maven"
+const installCommand = "apt-get install -y --no-install-recommends openjdk-17-jdk-headless maven"
 
 //go:embed pom.xml
 var pom []byte

@@ -76,7 +76,7 @@ func runChild(children []Child) (ran bool, code int) {
 	return true, 2
 }
 
-// Process is a running child. Its methods are safe for concurrent use.
+// Process is a running child, or a Java program. Its methods are safe for concurrent use.
 type Process struct {
 	Name string
 
@@ -94,14 +94,7 @@ func StartChild(tb testing.TB, name string, arg any, env ...string) *Process {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		if err := p.Kill(); err != nil {
-			tb.Error(err)
-		}
-		if log := p.stderr.Bytes(); tb.Failed() && len(log) > 0 {
-			tb.Logf("child %s:\n%s", name, tail(log, 8000))
-		}
-	})
+	ownProcess(tb, p)
 	return p
 }
 
@@ -114,15 +107,9 @@ func startChild(name string, arg any, env []string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafkatest: argument of child %s: %w", name, err)
 	}
-	p := &Process{Name: name, events: newLines(), stderr: &lockedBuffer{}}
 	cmd := exec.Command(self)
 	cmd.Env = append(append(os.Environ(), env...), childEnv+"="+name, argEnv+"="+string(text))
-	cmd.Stdout, cmd.Stderr = p.events, p.stderr
-	cmd.WaitDelay = 5 * time.Second // a grandchild that inherited the pipes must not keep Wait from ending
-	if p.proc, err = start(cmd); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return startProcess(name, cmd)
 }
 
 // Next waits for the next line that the child writes to standard output. The error is io.EOF after the

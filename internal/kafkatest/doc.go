@@ -31,5 +31,6 @@
 // # Child processes
 //
 // A fault test often needs a whole process to stop or kill. Main takes functions that StartChild runs
-// in a process of their own: the test binary, executed again.
+// in a process of their own: the test binary, executed again. StartJava runs a Java program over
+// Kafka's own client in the same way; it needs a JDK. Package copier has one.
 package kafkatest

@@ -14,6 +14,7 @@ import (
 const (
 	architectureFile = "docs/ARCHITECTURE.md"
 	acceptanceFile   = "docs/acceptance.md"
+	conceptsFile     = "docs/concepts.md"
 	readmeFile       = "README.md"
 	readmeOutput     = "examples/ledger/testdata/output.txt"
 	firstScreen      = 60 // lines
@@ -314,30 +315,72 @@ func checkReadme(t *Tree) []Finding {
 	return out
 }
 
-// claims is what the README shows of what a fenced flow promises: a table, and below it once what its
-// rows have in common, the crash and the parts of the boundary. In the cells they would hide the rest.
-func claims() []string {
-	promised := claim.Flow(claim.FencedState, 2)
+// claims is what the README shows of what a fenced flow promises.
+func claims() []string { return summary(claim.Flow(claim.FencedState, 2)) }
+
+// furtherClaims is what the concepts show: what stands beside the README's, of flows and of pipes.
+func furtherClaims() []string {
+	flows := slices.Concat(claim.Flow(claim.FencedOutputs, 2), claim.DeadLetters(claim.ComponentFlow, claim.FencedOutputs, 2),
+		claim.DeadLetters(claim.ComponentFlow, claim.FencedState, 2))
+	pipes := slices.Concat(claim.Pipe(2), claim.DeadLetters(claim.ComponentPipe, "", 2))
+	return append(summary(flows), summary(pipes)...)
+}
+
+// summary is how a document shows claims: a table, and below it once what its rows have in common, the
+// crash and the parts of the boundary. In the cells they would hide the rest.
+func summary(promised []claim.Claim) []string {
 	inside := make([][]string, len(promised))
 	var shared []string
+	several := false
 	for i, c := range promised {
 		inside[i] = strings.Split(c.Boundary, "; ")
 		if i == 0 {
 			shared = slices.Clone(inside[i])
 		}
 		shared = slices.DeleteFunc(shared, func(part string) bool { return !slices.Contains(inside[i], part) })
+		several = several || component(c) != component(promised[0])
+	}
+	columns := []string{"Hop", "Statement", "Inside, besides what every row has"}
+	if several {
+		columns = slices.Insert(columns, 1, "Component")
 	}
 	var table strings.Builder
-	table.WriteString("| Hop | Statement | Inside, besides what every row has |\n|---|---|---|\n")
+	fmt.Fprintf(&table, "| %s |\n%s|\n", strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
 	crashes := []string{}
 	for i, c := range promised {
 		own := slices.DeleteFunc(inside[i], func(part string) bool { return slices.Contains(shared, part) })
-		fmt.Fprintf(&table, "| %s | %s | %s |\n", c.Hop, c.Statement, strings.Join(own, "; "))
+		cells := []string{c.Hop, c.Statement, strings.Join(own, "; ")}
+		if several {
+			cells = slices.Insert(cells, 1, component(c))
+		}
+		fmt.Fprintf(&table, "| %s |\n", strings.Join(cells, " | "))
 		if !slices.Contains(crashes, c.Crash) {
 			crashes = append(crashes, c.Crash)
 		}
 	}
 	return append(append([]string{table.String()}, crashes...), strings.Join(shared, "; "))
+}
+
+func component(c claim.Claim) string {
+	if c.Guarantee == "" {
+		return c.Component
+	}
+	return c.Component + ", `" + c.Guarantee + "`"
+}
+
+// checkConcepts makes sure that the concepts show the claims that the README leaves out.
+func checkConcepts(t *Tree) []Finding {
+	text, ok := t.Texts[conceptsFile]
+	if !ok {
+		return []Finding{{conceptsFile, 0, "is missing"}}
+	}
+	var out []Finding
+	for _, part := range furtherClaims() {
+		if !strings.Contains(text, part) {
+			out = append(out, Finding{conceptsFile, 0, "does not show the claims as package claim has them; missing: " + part})
+		}
+	}
+	return out
 }
 
 func (t *Tree) isExample(program string) bool {

@@ -25,7 +25,8 @@ var (
 	wireOurs   = []string{"stream", "kafka", "internal/rule"}
 	fenceOurs  = append(slices.Clone(wireOurs), "internal/wire")
 	memberOurs = append(slices.Clone(fenceOurs), "fence", "snapshot", "dlq", "internal/engine")
-	rootOurs   = append(slices.Clone(memberOurs), "internal/member", "internal/preflight", "claim", "codec")
+	jobOurs    = append(slices.Clone(memberOurs), "internal/member", "internal/preflight", "claim")
+	rootOurs   = append(slices.Clone(jobOurs), "internal/job", "codec")
 	pipeOurs   = append(slices.Clone(rootOurs), ".")
 	userOurs   = []string{".", "stream", "kafka", "codec", "claim", "fence", "snapshot", "dlq", "pipe", "devbroker", "holdfasttest", "prom"}
 	client     = []string{franz}
@@ -46,6 +47,7 @@ var allowed = []allowance{
 	{dir: "dlq", ours: fenceOurs, theirs: client},
 	{dir: "internal/preflight", ours: append(slices.Clone(fenceOurs), "claim"), theirs: client},
 	{dir: "internal/member", ours: memberOurs, theirs: client},
+	{dir: "internal/job", ours: jobOurs, theirs: client},
 	{dir: ".", ours: rootOurs, theirs: client},
 	{dir: "pipe", ours: pipeOurs, theirs: client},
 	{dir: "holdfasttest", ours: append(slices.Clone(pipeOurs), "pipe", "devbroker"), theirs: client},
@@ -53,7 +55,9 @@ var allowed = []allowance{
 	{dir: "internal/kafkatest", ours: []string{"stream", "kafka"}, theirs: client},
 	{dir: "internal/wiretap", ours: []string{"stream", "kafka"}, theirs: client},
 	{dir: "internal/kafkatest/fetch", ours: []string{"internal/kafkatest"}},
+	{dir: "internal/kafkatest/copier", ours: []string{"internal/kafkatest"}},
 	{dir: "internal/acceptance"},
+	{dir: "internal/eos"},
 	{dir: "internal/acceptance/run"},
 	{dir: "internal/lint", ours: []string{"claim"}},
 	{dir: "prom", ours: []string{".", "stream"}, theirs: []string{"github.com/prometheus/client_golang"}},

@@ -22,7 +22,7 @@ func good() map[string]string {
 		readmeOutput:                        "a 1\n",
 		"README.md": "# x\n`make demo`, `make test`, [docs](docs/concepts.md#words)\n```go\n// Command p is one.\npackage main\n\nfunc main() {}\n```\n```\na 1\n```\n" +
 			"\nNot \"exactly-once\", but exactly-once\ninside Kafka. `flow.go:Flow.Run`, `stream/record.go`, `TestStep`\n\n" + strings.Join(claims(), "\n"),
-		"docs/concepts.md": "# concepts\n",
+		"docs/concepts.md": "# concepts\n" + strings.Join(furtherClaims(), "\n"),
 		architectureFile:   "| Step | File | Function |\n|---|---|---|\n| 1 | `flow.go` | `Flow.Run` |\n",
 		acceptanceFile:     "| source test | ours |\n|---|---|\n| x | `TestStep/case` |\n",
 		"CHANGELOG.md":     "## [Unreleased]\n",
@@ -117,6 +117,9 @@ var badTrees = []struct {
 	{"readme", "no boundary", readmeFile, "# x\n" + claims()[0], "one Kafka cluster"},
 	{"readme", "no program", readmeFile, "# x\n", "no program"},
 	{"readme", "other output", readmeOutput, "b 2\n", "does not show"},
+	{"concepts", "missing", conceptsFile, "", "missing"},
+	{"concepts", "other claims", conceptsFile, "# x\n", "reject → dead-letter topic"},
+	{"concepts", "no crash", conceptsFile, "# x\n" + furtherClaims()[0], "the process or its host ends"},
 	{"changelog", "no section", "CHANGELOG.md", "## 1.0\n", "Unreleased"},
 }
 

@@ -54,6 +54,7 @@ func Rules() []Rule {
 		{"make targets", checkMakeTargets},
 		{"links", checkLinks},
 		{"readme", checkReadme},
+		{"concepts", checkConcepts},
 		{"changelog", checkChangelog},
 	}
 }

@@ -42,7 +42,7 @@ func (w *worker) commitIfDue(now time.Time) error {
 	b, err := w.engine.Close(now, false)
 	w.tellKept()
 	if err != nil {
-		return &stopError{err}
+		return w.unwritten(err)
 	}
 	w.start(b)
 	return nil
@@ -74,13 +74,22 @@ func (w *worker) commit(b *engine.Batch) error {
 			return err
 		}
 	}
-	messages := make([]stream.Message, len(b.Writes))
-	for i, write := range b.Writes {
+	messages := make([]stream.Message, 0, len(b.Outputs)+len(b.Writes))
+	for _, o := range b.Outputs { // in the order of their steps, which is that of a key's outputs
+		if !rule.On(w.ctx, rule.OutputsInside) { // as a producer beside the transaction would
+			if err := w.outputs.send(w.ctx, stream.Record{Offset: o.Offset}, []stream.Message{o.Message}); err != nil {
+				return err
+			}
+			continue
+		}
+		messages = append(messages, o.Message)
+	}
+	for _, write := range b.Writes {
 		m, err := snapshot.Encode(toSnapshot(write, w.incarnation))
 		if err != nil {
 			return err
 		}
-		messages[i] = m
+		messages = append(messages, m)
 	}
 	return w.store.Commit(w.ctx, fence.Offset{Next: b.Next, LeaderEpoch: b.LeaderEpoch}, messages...)
 }
@@ -101,7 +110,7 @@ func (w *worker) settle(err error) error {
 		rest, err := w.engine.Refused(now, b, refused.Index, err)
 		w.tellKept()
 		if err != nil {
-			return &stopError{err}
+			return w.unwritten(err)
 		}
 		w.start(rest)
 		return nil
@@ -125,6 +134,9 @@ func (w *worker) flush() error {
 		}
 		b, err := w.engine.Close(time.Now(), true)
 		w.tellKept()
+		if r, ok := errors.AsType[*engine.Rejected](err); ok {
+			return w.rejected(r)
+		}
 		if err != nil {
 			return err
 		}

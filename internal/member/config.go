@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -24,7 +25,10 @@ type Engine interface {
 	RaiseIncarnation(n uint32)
 	Start(now time.Time, next, committed int64, skip map[int64]bool)
 	Step(ctx context.Context, now time.Time, r stream.Record) engine.Result
+	Mapped(r stream.Record, ms []stream.Message, err error) engine.Result
 	Skip(r stream.Record)
+	DeadLetter(r stream.Record, letter stream.Message)
+	Full() bool
 	Due() (time.Time, bool)
 	Close(now time.Time, drain bool) (*engine.Batch, error)
 	Committed(now time.Time, b *engine.Batch)
@@ -38,11 +42,13 @@ type Config struct {
 	Kafka              kafka.Config
 	Session            fence.Session
 	TransactionTimeout time.Duration
-	Input              wire.Facts // facts of the input topic at start
-	Snapshots          wire.Facts // facts of the snapshot topic at start
+	Component          string       // claim.ComponentFlow or claim.ComponentPipe
+	Inputs             []wire.Facts // facts of the input topics at start; several: each partition is on its own
+	Snapshots          wire.Facts   // facts of the snapshot topic at start, of a pipe the progress topic
 	Features           wire.Features
-	Fenced             bool // FencedState; else Unfenced
-	MaxOutputBytes     int  // of one output record, as the output topics allow
+	Fenced             bool // FencedState and FencedOutputs; else Unfenced
+	Whole              bool // FencedOutputs: the engine's batches are whole, with outputs and dead letters in them
+	Outputs            map[string]Output
 	FoldVersion        string
 	Start              Start
 	StallTimeout       time.Duration
@@ -52,10 +58,32 @@ type Config struct {
 	MaxWrites          int
 	MaxBytes           int64
 	NewEngine          func(p stream.Partition) Engine
-	OnError            func(context.Context, *stream.RecordError) stream.Action
-	Logger             *slog.Logger
-	Hooks              []stream.Hooks
+	// Map makes the step of a component without state: it is called beside the engine, up to Concurrency
+	// calls of a partition at a time, and its results are taken in the order of the records. nil: the
+	// engine calls the user's function itself.
+	Map         func(ctx context.Context, r stream.Record) ([]stream.Message, error)
+	Concurrency int
+	OnError     func(context.Context, *stream.RecordError) stream.Action
+	DeadLetters *dlq.Policy  // nil: none; its topic is one of Outputs here
+	Breaker     *dlq.Breaker // of DeadLetters
+	Logger      *slog.Logger
+	Hooks       []stream.Hooks
 }
+
+// Output is a topic that outputs or dead letters go to.
+type Output struct {
+	Partitions     int32
+	MaxRecordBytes int
+	Placement      Placement
+}
+
+// Placement says to which partition of an output topic a record goes.
+type Placement int
+
+const (
+	ByKey  Placement = iota // murmur2 over the key, as Java's clients
+	AsRead                  // the partition with the number of the input's, modulo the topic's count
+)
 
 // Start is the start policy.
 type Start struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -49,7 +50,7 @@ func (m *Member) finalFetchError(p stream.Partition, err error) error {
 			At(p, offset).Hinted("choose Rebuild to fold the topic as it is, or use another group")
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return stream.NewError("fetch", errors.Join(stream.ErrNotAuthorized, err)).At(p, -1).
-			Hinted("allow READ on topic %s", m.cfg.Input.Topic)
+			Hinted("allow READ on topic %s", strings.Join(m.topics(), ", "))
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		return stream.NewError("join group", errors.Join(stream.ErrNotAuthorized, err)).
 			Hinted("allow READ on group %s", m.cfg.Session.Group)

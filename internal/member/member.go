@@ -33,7 +33,8 @@ type Member struct {
 	skipped map[stream.Partition]map[int64]bool
 	renewed map[stream.Partition]int // renewals in a row without a commit
 	retried map[stream.Partition]attempts
-	failure error // why the member stops
+	refused map[stream.Partition]map[int64]error // records whose step could not be committed, until the policy is asked
+	failure error                                // why the member stops
 }
 
 // New returns a member.
@@ -44,6 +45,7 @@ func New(c Config) *Member {
 		skipped: map[stream.Partition]map[int64]bool{},
 		renewed: map[stream.Partition]int{},
 		retried: map[stream.Partition]attempts{},
+		refused: map[stream.Partition]map[int64]error{},
 	}
 }
 
@@ -63,7 +65,7 @@ func (m *Member) Run(ctx context.Context) error {
 	m.admin = admin
 	m.group = fence.NewGroup(m.assigned, m.released)
 	m.poll, err = m.group.NewClient(m.ctx, m.cfg.Kafka, m.cfg.Session,
-		kgo.ConsumeTopics(m.cfg.Input.Topic),
+		kgo.ConsumeTopics(m.topics()...),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// The longest that a partition waits which goes on after a pause: the fetch that is under way then
@@ -115,7 +117,10 @@ func (m *Member) fail(err error) {
 	}
 	m.mu.Unlock()
 	if stopped {
-		m.cfg.Logger.Error("flow stops", "error", err)
+		cause := stream.Cause(err)
+		m.cfg.Logger.Error("flow stops", "cause", cause, "error", err)
+		call(m.hooks, func(h stream.Hooks) func(stream.Stopped) { return h.Stopped },
+			stream.Stopped{Group: m.cfg.Session.Group, Cause: cause, Err: err})
 	}
 	m.post(func() {})
 }
@@ -362,56 +367,6 @@ func (m *Member) committedOnce(p stream.Partition) {
 	m.mu.Lock()
 	delete(m.renewed, p)
 	m.mu.Unlock()
-}
-
-// attempts is how often the step of one record has failed, over the ownerships of this process.
-type attempts struct {
-	offset int64
-	count  int
-}
-
-// rememberAttempts keeps the count for the next ownership, whose engine counts from 1 again: a policy
-// that retries a few times would else never come to its end.
-func (m *Member) rememberAttempts(p stream.Partition, offset int64, count int) {
-	m.mu.Lock()
-	m.retried[p] = attempts{offset, count}
-	m.mu.Unlock()
-}
-
-func (m *Member) attemptsBefore(p stream.Partition, offset int64) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if a := m.retried[p]; a.offset == offset {
-		return a.count
-	}
-	return 0
-}
-
-// rememberSkip keeps a policy's decision for the next ownership of this process.
-func (m *Member) rememberSkip(p stream.Partition, offset int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.skipped[p] == nil {
-		m.skipped[p] = map[int64]bool{}
-	}
-	m.skipped[p][offset] = true
-}
-
-func (m *Member) skips(p stream.Partition, from int64) map[int64]bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	kept := map[int64]bool{}
-	for offset := range m.skipped[p] {
-		if offset >= from {
-			kept[offset] = true
-		}
-	}
-	m.skipped[p] = kept
-	out := make(map[int64]bool, len(kept))
-	for offset := range kept {
-		out[offset] = true
-	}
-	return out
 }
 
 func (m *Member) failed() error {

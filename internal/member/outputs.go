@@ -8,6 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -15,8 +17,9 @@ import (
 // the first output: closing it is what makes sure that no buffered output of a partition that was
 // taken away can leave later.
 type outputs struct {
-	w     *worker
-	ended sync.Once
+	w         *worker
+	described map[string]fence.Output
+	ended     sync.Once
 
 	mu      sync.Mutex
 	client  *kgo.Client
@@ -31,7 +34,15 @@ type outputs struct {
 	reached chan struct{} // closed when none is left or an output was refused
 }
 
-func (o *outputs) init(w *worker) { o.w = w }
+func (o *outputs) init(w *worker) { o.w, o.described = w, w.m.outputs(w.own.Partition()) }
+
+// fixed returns the one partition of a topic that is written to, if there is one.
+func (o *outputs) fixed(topic string) (int32, bool) {
+	if p := o.described[topic].Partition; p != nil {
+		return *p, true
+	}
+	return 0, false
+}
 
 // send hands the outputs of one step to the client, in order. It waits while the group has not
 // answered within the session timeout (R16), and while the client's buffer is full.
@@ -45,6 +56,7 @@ func (o *outputs) send(ctx context.Context, origin stream.Record, ms []stream.Me
 			return err
 		}
 		record := toKafka(m)
+		record.Partition, _ = o.fixed(m.Topic)
 		number := o.next()
 		client.Produce(ctx, record, func(r *kgo.Record, err error) { o.answered(number, origin, r, err) })
 	}
@@ -66,7 +78,8 @@ func (o *outputs) open() (*kgo.Client, error) {
 		return nil, stream.NewError("write output", errors.Join(stream.ErrOwnershipLost, o.w.own.Cause())).At(o.w.own.Partition(), -1)
 	}
 	if o.client == nil {
-		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(batchBytes(o.w.m.cfg.MaxOutputBytes)))
+		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0), kgo.RecordPartitioner(wire.Partitioner{Fixed: o.fixed}),
+			kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return batchBytes(o.described[topic].MaxRecordBytes) }))
 		if err != nil {
 			return nil, err
 		}

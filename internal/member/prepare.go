@@ -44,6 +44,9 @@ func (w *worker) open(ctx context.Context) error {
 
 // prepare restores the states and decides where folding begins.
 func (w *worker) prepare(ctx context.Context) (start int64, err error) {
+	if err := w.sameComponent(); err != nil {
+		return 0, err
+	}
 	// As it was when the flow started: a partition that was added since has nothing to restore from.
 	if err := w.checkInput(ctx, nil); err != nil {
 		return 0, err
@@ -54,6 +57,7 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 			return 0, err
 		}
 		found.committed = w.committed
+		found.stateless = w.m.cfg.Map != nil
 		policy := w.m.cfg.Start
 		if err := w.ours(found.foreign); err != nil {
 			return 0, err
@@ -91,6 +95,17 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 			}
 		}
 	}
+}
+
+// sameComponent refuses offsets that another kind of component has committed: a flow's offsets say that
+// its snapshots have what is before them, and a pipe has none.
+func (w *worker) sameComponent() error {
+	kind, own := w.committed.Kind, w.m.cfg.Component
+	if kind == "" || kind == own {
+		return nil
+	}
+	return w.located(stream.NewError("start", fmt.Errorf("the offsets of the group were committed by a %s, and this is a %s: %w", kind, own, stream.ErrOtherComponent)).
+		Hinted("give each component a group of its own"))
 }
 
 // ours refuses a snapshot partition that another group has written to, whatever the start policy.
@@ -143,6 +158,7 @@ func (w *worker) ready(f found, start int64) error {
 	if f.progress != nil {
 		w.store.Adopt(*f.progress, f.progressAt)
 	}
+	w.m.forgetRefusals(w.own.Partition(), start)
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	w.restored = time.Now()
 	stats := w.engine.Stats()
@@ -197,7 +213,7 @@ func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
 }
 
 func (w *worker) input() wire.Log {
-	return wire.Log{Client: w.m.admin, Topic: w.own.Partition().Topic, TopicID: w.m.cfg.Input.ID, Partition: w.own.Partition().Partition}
+	return wire.Log{Client: w.m.admin, Topic: w.own.Partition().Topic, TopicID: w.m.input(w.own.Partition().Topic).ID, Partition: w.own.Partition().Partition}
 }
 
 // resolveStart turns the start policy into an offset.
@@ -241,8 +257,9 @@ func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
 	if err != nil {
 		return err
 	}
-	then := fence.InputProgress{TopicID: w.m.cfg.Input.ID, LeaderEpoch: -1}
-	partitions := w.m.cfg.Input.Partitions
+	atStart := w.m.input(w.own.Partition().Topic)
+	then := fence.InputProgress{TopicID: atStart.ID, LeaderEpoch: -1}
+	partitions := atStart.Partitions
 	if p != nil && len(p.Inputs) == 1 {
 		then, partitions = p.Inputs[0], p.Partitions
 	}

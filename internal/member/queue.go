@@ -46,6 +46,17 @@ func (q *queue) peek() (*kgo.Record, bool) {
 	return q.records[q.head], true
 }
 
+// from returns the records from place i on, counted from the oldest, up to place n.
+func (q *queue) from(i, n int) []*kgo.Record {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n = min(n, len(q.records)-q.head)
+	if i >= n {
+		return nil
+	}
+	return append([]*kgo.Record(nil), q.records[q.head+i:q.head+n]...)
+}
+
 // pop removes the oldest record and reports whether fetching is to go on.
 func (q *queue) pop() (resume bool) {
 	q.mu.Lock()

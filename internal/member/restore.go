@@ -44,9 +44,9 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 		}
 		return nil
 	}
-	topic := w.m.cfg.Snapshots
+	topic, from := w.m.cfg.Snapshots, w.m.progress(p)
 	result, err := snapshot.Restore(ctx, snapshot.RestoreConfig{
-		Client: w.m.admin, Topic: topic.Topic, TopicID: topic.ID, Partition: p.Partition,
+		Client: w.m.admin, Topic: topic.Topic, TopicID: topic.ID, Partition: from.Partition,
 		TransactionalID: w.store.TransactionalID(), Retake: w.store.Retake,
 		StallTimeout: w.m.cfg.StallTimeout, Each: each,
 		Progress: func(e stream.Restoring) {

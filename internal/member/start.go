@@ -13,6 +13,7 @@ type witnesses struct {
 	committed     fence.Committed // Next -1: none
 	progress      *fence.Progress // nil: none
 	snapshotEmpty bool            // the snapshot partition holds no record of any kind
+	stateless     bool            // a pipe: there are no snapshots that an offset could disagree with
 }
 
 // verdict is what to do with them.
@@ -36,6 +37,10 @@ func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, sta
 	switch {
 	case c < 0 && p < 0 && w.snapshotEmpty:
 		return beginNew, 0, nil
+	case w.stateless && c >= 0 && w.committed.Nonce == 0:
+		// A person, or another client that is a member of the group, has set it. There is no state that
+		// it could contradict, and everything before it was written with it.
+		return begin, c, nil
 	case policy.Rebuild && (c < 0 || p < 0 || c > p):
 		return rebuild, 0, nil
 	case c < 0 && p < 0:

@@ -61,7 +61,7 @@ func (u *unfenced) Adopt(p fence.Progress, _ int64) {
 func (u *unfenced) Refetch(ctx context.Context) (fence.Committed, error) {
 	p, m := u.w.own.Partition(), u.w.m
 	for {
-		o, err := wire.FetchOffset(ctx, m.admin, m.cfg.Session.Group, wire.Member{}, p, m.cfg.Input.ID)
+		o, err := wire.FetchOffset(ctx, m.admin, m.cfg.Session.Group, wire.Member{}, p, m.input(p.Topic).ID)
 		if err == nil {
 			return fence.Committed{Next: o.Next, LeaderEpoch: o.LeaderEpoch}, nil
 		}
@@ -103,7 +103,8 @@ func (u *unfenced) Commit(ctx context.Context, next fence.Offset, rs ...stream.M
 
 func (u *unfenced) record(m stream.Message) *kgo.Record {
 	r := toKafka(m)
-	r.Topic, r.Partition = u.w.m.cfg.Snapshots.Topic, u.w.own.Partition().Partition
+	at := u.w.m.progress(u.w.own.Partition())
+	r.Topic, r.Partition = at.Topic, at.Partition
 	return r
 }
 
@@ -121,13 +122,14 @@ func (u *unfenced) produce(ctx context.Context, r *kgo.Record) error {
 // witness writes the progress record.
 func (u *unfenced) witness(ctx context.Context, next fence.Offset) error {
 	m := u.w.m
+	input := m.input(u.w.own.Partition().Topic)
 	u.mu.Lock()
 	u.sequence++
 	p := fence.Progress{
 		Inputs: []fence.InputProgress{{
-			Topic: m.cfg.Input.Topic, TopicID: m.cfg.Input.ID, Next: next.Next, LeaderEpoch: next.LeaderEpoch,
+			Topic: input.Topic, TopicID: input.ID, Next: next.Next, LeaderEpoch: next.LeaderEpoch,
 		}},
-		Partitions: m.cfg.Input.Partitions, Group: m.cfg.Session.Group, MemberID: u.w.own.MemberID(),
+		Partitions: input.Partitions, Group: m.cfg.Session.Group, MemberID: u.w.own.MemberID(),
 		Incarnation: u.w.incarnation, Sequence: u.sequence, FoldVersion: m.cfg.FoldVersion, At: time.Now(),
 	}
 	u.mu.Unlock()
@@ -153,7 +155,7 @@ func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 		}
 		err = wire.CommitOffset(ctx, m.admin, wire.OffsetCommit{
 			Group: m.cfg.Session.Group, MemberID: token.MemberID, Generation: token.Generation, InstanceID: token.InstanceID,
-			Partition: p, TopicID: m.cfg.Input.ID, Next: next.Next, LeaderEpoch: next.LeaderEpoch,
+			Partition: p, TopicID: m.input(p.Topic).ID, Next: next.Next, LeaderEpoch: next.LeaderEpoch,
 		})
 		switch {
 		case err == nil:

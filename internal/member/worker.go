@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -48,6 +47,7 @@ type worker struct {
 	engine      Engine
 	incarnation uint32
 	inflight    *engine.Batch
+	calls       []*mapCall // of a pipe's function, for the records at the head of the queue
 	outcome     chan error
 	restored    time.Time // zero: not yet
 	blocked     time.Time // no record is folded before: the error policy asked for a pause
@@ -129,7 +129,7 @@ func passing(err error) bool {
 	for _, named := range []error{
 		stream.ErrConfig, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized, stream.ErrBrokerTooOld,
 		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch,
-		stream.ErrOtherGroup, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
+		stream.ErrOtherGroup, stream.ErrOtherComponent, stream.ErrFlood, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
 		stream.ErrEncode, // of a codec, whose cause may be a deadline of its own
 	} {
 		if errors.Is(err, named) {
@@ -167,7 +167,11 @@ func (w *worker) live() error {
 	err = w.loop()
 	if stop := (*stopError)(nil); errors.As(err, &stop) {
 		// What was folded before the record that stopped us is committed, nothing past it.
-		if flushErr := w.flush(); flushErr != nil && !sameFailure(flushErr, stop.err) {
+		flushErr := w.flush()
+		if _, rejected := errors.AsType[*engine.Rejected](flushErr); rejected {
+			return flushErr // an earlier record is at fault, and comes first
+		}
+		if flushErr != nil && !sameFailure(flushErr, stop.err) {
 			return errors.Join(stop.err, flushErr)
 		}
 		w.stopped.Store(&stop.err)
@@ -231,6 +235,7 @@ func (w *worker) loop() error {
 		w.arm(timer, now)
 		select {
 		case <-w.queue.arrived:
+		case <-w.called(now):
 		case <-timer.C:
 		case <-w.active.Done():
 		case err := <-w.outcome:
@@ -255,15 +260,18 @@ func (w *worker) arm(timer *time.Timer, now time.Time) {
 
 // foldNext folds the next queued record, if there is one and folding is allowed.
 func (w *worker) foldNext(now time.Time) (bool, error) {
-	if w.doubt.Load() || w.blocked.After(now) {
-		return false, nil
+	if w.doubt.Load() || w.blocked.After(now) || w.engine.Full() {
+		return false, nil // a full batch waits for the one in flight
 	}
 	r, ok := w.queue.peek()
 	if !ok {
 		return false, nil
 	}
 	record := fromKafka(r)
-	result := w.engine.Step(w.ctx, now, record)
+	result, ok := w.step(now, record)
+	if !ok {
+		return false, nil
+	}
 	if result.Outcome == engine.Failed {
 		return w.failed(record, result)
 	}
@@ -276,92 +284,26 @@ func (w *worker) foldNext(now time.Time) (bool, error) {
 	return true, nil
 }
 
+// step applies one record; ok is false while the call of a pipe's function is under way. A record
+// whose step could not be committed is not applied again before the policy was asked about it.
+func (w *worker) step(now time.Time, r stream.Record) (result engine.Result, ok bool) {
+	if err := w.m.takeRefusal(w.own.Partition(), r.Offset); err != nil {
+		return engine.Result{Outcome: engine.Failed, Failure: &stream.RecordError{Record: r, Attempt: 1, Err: err}}, true
+	}
+	if w.m.cfg.Map == nil {
+		return w.engine.Step(w.ctx, now, r), true
+	}
+	return w.mapped(r)
+}
+
 // pop takes the folded record off the queue, and has fetching go on when there is room again.
 func (w *worker) pop() {
+	if len(w.calls) > 0 {
+		w.calls = w.calls[1:]
+	}
 	if w.queue.pop() {
 		w.m.post(func() { w.m.resume(w) })
 	}
-}
-
-// failed asks the error policy about a record whose step failed. It does not ask once the ownership
-// is gone:
-//
-//  1. A fold waits for something; the ownership is lost, and the context of the fold ends.
-//  2. The fold returns the end of the context. A policy that skips failures says Skip.
-//  3. The skip is remembered. The partition comes back, and the record is never folded.
-func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
-	if w.own.State() == fence.Gone {
-		return false, w.own.Cause()
-	}
-	failure := result.Failure
-	failure.Attempt += w.m.attemptsBefore(w.own.Partition(), r.Offset)
-	action := stream.Stop
-	if w.m.cfg.OnError != nil {
-		action = w.ask(failure)
-	}
-	w.log.Warn("step failed", "offset", r.Offset, "attempt", failure.Attempt, "action", action.String(), "error", failure.Err)
-	call(w.m.hooks, func(h stream.Hooks) func(stream.Failed) { return h.Failed }, stream.Failed{
-		Partition: w.own.Partition(), Offset: r.Offset, Attempt: failure.Attempt, Action: action, Err: failure.Err,
-	})
-	switch action {
-	case stream.Skip:
-		w.m.rememberSkip(w.own.Partition(), r.Offset)
-		if result.Tainted {
-			return false, w.tainted(r.Offset)
-		}
-		w.engine.Skip(r)
-		w.pop()
-		return true, nil
-	case stream.Retry:
-		if result.Tainted {
-			w.m.rememberAttempts(w.own.Partition(), r.Offset, failure.Attempt)
-			return false, w.tainted(r.Offset)
-		}
-		w.blocked = time.Now().Add(retryPause(failure.Attempt))
-		return false, nil
-	}
-	e := stream.NewError("fold", fmt.Errorf("%w: %w", stream.ErrFold, failure.Err)).At(w.own.Partition(), r.Offset).
-		Hinted("%s; the next run begins at this record", w.remedy(failure.Err))
-	e.Key, e.Group = r.Key, w.m.cfg.Session.Group
-	return false, &stopError{e}
-}
-
-// remedy is the next step after a record whose failure stops the partition.
-func (w *worker) remedy(err error) string {
-	asked := w.m.cfg.OnError != nil
-	switch {
-	case errors.Is(err, stream.ErrNoKey) && asked:
-		return "give the flow a Route, or have OnError return Skip for such records"
-	case errors.Is(err, stream.ErrNoKey):
-		return "give the flow a Route, or an OnError policy that skips such records"
-	case errors.Is(err, stream.ErrUndeclaredOutput):
-		return "correct the topic that the fold emits to, or add it to Outputs"
-	case asked:
-		return "OnError returned Stop: correct the fold or the record, or have OnError return Skip"
-	}
-	return "correct the fold or the record, or give an OnError policy that skips or retries"
-}
-
-// ask calls the error policy. One that panics has not decided: the partition stops with both errors.
-func (w *worker) ask(failure *stream.RecordError) (action stream.Action) {
-	defer func() {
-		if v := recover(); v != nil {
-			failure.Err = fmt.Errorf("the error policy panicked: %v, about: %w", v, failure.Err)
-			action = stream.Stop
-		}
-	}()
-	return w.m.cfg.OnError(w.ctx, failure)
-}
-
-func retryPause(attempt int) time.Duration {
-	return min(100*time.Millisecond<<min(attempt-1, 10), 30*time.Second)
-}
-
-// tainted ends the ownership: the failed fold may have changed a state in place, and there is no
-// Clone to tell what it was (R19). The partition is granted anew and restored.
-func (w *worker) tainted(offset int64) error {
-	return stream.NewError("fold", fmt.Errorf("state may have been changed by a failed step and is restored: %w", stream.ErrOwnershipLost)).
-		At(w.own.Partition(), offset).Hinted("give Config.Clone to avoid the restore")
 }
 
 func fromKafka(r *kgo.Record) stream.Record {

@@ -18,6 +18,7 @@ const (
 	FreshSession   Name = "fresh-session"    // R16: no output without a heartbeat within the session
 	Holds          Name = "holds"            // R17: the committed offset respects holds
 	OutputsFirst   Name = "outputs-first"    // R18: outputs are acknowledged before the snapshot
+	OutputsInside  Name = "outputs-inside"   // FencedOutputs: outputs are in the transaction of their offset
 	TwoWriteDelete Name = "two-write-delete" // R20: deleted-at state first, tombstone later
 	AppliedSkip    Name = "applied-skip"     // a replay skips what a key has applied
 	StableFetch    Name = "stable-fetch"     // R12: the committed offset is fetched stable

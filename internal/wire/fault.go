@@ -21,6 +21,9 @@ func fatal(err error) bool {
 	return errors.As(err, &named)
 }
 
+// Passes reports whether an error is taken to pass, so that the request may be sent again.
+func Passes(err error) bool { return err != nil && !fatal(err) }
+
 // sentinel returns the project's error for a Kafka error that does not pass, nil for one that does.
 func sentinel(err error) error {
 	switch {
@@ -79,6 +82,11 @@ func Bootstrap(cl *kgo.Client) string {
 // GrantTopic returns the command that grants operations on a topic.
 func GrantTopic(cl *kgo.Client, topic string, operations ...string) string {
 	return grant(cl, "--topic "+topic, operations...)
+}
+
+// GrantGroup returns the command that grants operations on a consumer group.
+func GrantGroup(cl *kgo.Client, group string, operations ...string) string {
+	return grant(cl, "--group "+group, operations...)
 }
 
 // GrantTransactionalID returns the command that grants operations on a transactional id.

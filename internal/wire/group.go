@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,4 +24,34 @@ func Heartbeat(ctx context.Context, cl *kgo.Client, group, member, instance stri
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	return kerr.ErrorForCode(resp.ErrorCode)
+}
+
+// GroupFacts is what a component has to know about a group before it joins it.
+type GroupFacts struct {
+	State        string // "Dead" if there is no such group, or none of the classic protocol
+	ProtocolType string // of the members, "consumer" for consumers; "" for a group that never had one
+	Members      int
+	Permitted    Operations
+}
+
+// DescribeGroup asks the group's coordinator about it. A group that does not exist is not an error.
+func DescribeGroup(ctx context.Context, cl *kgo.Client, group string) (GroupFacts, error) {
+	req := kmsg.NewPtrDescribeGroupsRequest()
+	req.Groups, req.IncludeAuthorizedOperations = []string{group}, true
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return GroupFacts{}, fmt.Errorf("describe group: %w", err)
+	}
+	if len(resp.Groups) != 1 {
+		return GroupFacts{}, fmt.Errorf("describe group: the answer has %d groups, not 1", len(resp.Groups))
+	}
+	g := &resp.Groups[0]
+	f := GroupFacts{State: g.State, ProtocolType: g.ProtocolType, Members: len(g.Members), Permitted: operationsOf(g.AuthorizedOperations)}
+	switch err := kerr.ErrorForCode(g.ErrorCode); {
+	case errors.Is(err, kerr.GroupIDNotFound): // from version 6 on; below, the state is "Dead"
+		f.State = "Dead"
+	case err != nil:
+		return f, fmt.Errorf("describe group: %w", err)
+	}
+	return f, nil
 }

@@ -247,6 +247,7 @@ func TestKafkaViewOverCompactedLog(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	w.commit("kept")
 	w.abort("gone")
+	tailSeen := false // the cleaner may be quicker than the view
 	for w.commit("a"); ; w.commit("a") {
 		stableEnd(t, l)
 		w.abort("kept", "tail") // must never win over the committed record, nor take it away
@@ -264,14 +265,14 @@ func TestKafkaViewOverCompactedLog(t *testing.T) {
 			t.Fatalf("ended at %d, %v: want %d", position, err, end)
 		}
 		got := strings.Join(words, " ")
-		if first != 0 || !strings.HasPrefix(got, "0:kept=committed") || !strings.HasSuffix(got, "kept=aborted "+words[len(words)-2]+" "+words[len(words)-1]) ||
-			!strings.Contains(words[len(words)-2], "tail=aborted") {
-			t.Fatalf("got %s: want the committed record first and the aborted tail last", got)
+		if first != 0 || !strings.HasPrefix(got, "0:kept=committed") || strings.Count(got, "kept=committed") != 1 {
+			t.Fatalf("got %s: want the committed record first", got)
 		}
+		tailSeen = tailSeen || strings.Contains(got, "tail=aborted")
 		if strings.Contains(got, "gone=committed") || strings.Contains(got, "tail=committed") || strings.Contains(got, "a=aborted") {
 			t.Fatalf("got %s", got)
 		}
-		if end > 40 && !strings.Contains(got, "gone=") && int64(len(words)) < end/2 {
+		if end > 40 && tailSeen && !strings.Contains(got, "gone=") && int64(len(words)) < end/2 {
 			return // aborted records and some markers are compacted away
 		}
 		if !sleep(ctx, 200*time.Millisecond) {

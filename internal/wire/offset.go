@@ -40,6 +40,24 @@ func FetchUnstableOffset(ctx context.Context, cl *kgo.Client, group string, m Me
 }
 
 func fetchOffset(ctx context.Context, cl *kgo.Client, group string, m Member, p stream.Partition, topicID [16]byte, stable bool) (GroupOffset, error) {
+	offsets, err := fetchOffsets(ctx, cl, group, m, p.Topic, topicID, []int32{p.Partition}, stable)
+	if err != nil {
+		return GroupOffset{}, err
+	}
+	return offsets[0], nil
+}
+
+// FetchUnstableOffsets is FetchUnstableOffset for the first partitions of a topic, in their order, as
+// many as are asked for.
+func FetchUnstableOffsets(ctx context.Context, cl *kgo.Client, group, topic string, topicID [16]byte, partitions int32) ([]GroupOffset, error) {
+	wanted := make([]int32, partitions)
+	for i := range wanted {
+		wanted[i] = int32(i)
+	}
+	return fetchOffsets(ctx, cl, group, Member{}, topic, topicID, wanted, false)
+}
+
+func fetchOffsets(ctx context.Context, cl *kgo.Client, group string, m Member, topic string, topicID [16]byte, partitions []int32, stable bool) ([]GroupOffset, error) {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.RequireStable = stable
 	g := kmsg.NewOffsetFetchRequestGroup()
@@ -48,39 +66,53 @@ func fetchOffset(ctx context.Context, cl *kgo.Client, group string, m Member, p 
 		g.MemberID, g.MemberEpoch = &m.ID, m.Generation
 	}
 	t := kmsg.NewOffsetFetchRequestGroupTopic()
-	t.Topic, t.TopicID, t.Partitions = p.Topic, topicID, []int32{p.Partition}
+	t.Topic, t.TopicID, t.Partitions = topic, topicID, partitions
 	g.Topics = append(g.Topics, t)
 	req.Groups = append(req.Groups, g)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return GroupOffset{}, fmt.Errorf("fetch offset: %w", err)
+		return nil, fmt.Errorf("fetch offset: %w", err)
 	}
 	if len(resp.Groups) != 1 {
-		return GroupOffset{}, fmt.Errorf("fetch offset: the answer has %d groups, not 1", len(resp.Groups))
+		return nil, fmt.Errorf("fetch offset: the answer has %d groups, not 1", len(resp.Groups))
 	}
 	err = kerr.ErrorForCode(resp.Groups[0].ErrorCode)
-	if m.ID == "" && errors.Is(err, kerr.GroupIDNotFound) {
-		return GroupOffset{Next: -1, LeaderEpoch: -1}, nil // some brokers answer so, others with -1
+	if m.ID == "" && errors.Is(err, kerr.GroupIDNotFound) { // some brokers answer so, others with -1
+		none := make([]GroupOffset, len(partitions))
+		for i := range none {
+			none[i] = GroupOffset{Next: -1, LeaderEpoch: -1}
+		}
+		return none, nil
 	}
 	if err != nil {
-		return GroupOffset{}, err
+		return nil, err
 	}
+	answers := map[int32]kmsg.OffsetFetchResponseGroupTopicPartition{}
 	for _, t := range resp.Groups[0].Topics {
 		for _, a := range t.Partitions {
-			if a.Partition != p.Partition {
-				continue
-			}
-			if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
-				return GroupOffset{}, err
-			}
-			o := GroupOffset{Next: a.Offset, LeaderEpoch: a.LeaderEpoch}
-			if a.Metadata != nil {
-				o.Metadata = *a.Metadata
-			}
-			return o, nil
+			answers[a.Partition] = a
 		}
 	}
-	return GroupOffset{}, fmt.Errorf("fetch offset: the answer does not cover %s", p)
+	return offsetsOf(answers, topic, partitions)
+}
+
+func offsetsOf(answers map[int32]kmsg.OffsetFetchResponseGroupTopicPartition, topic string, partitions []int32) ([]GroupOffset, error) {
+	out := make([]GroupOffset, 0, len(partitions))
+	for _, p := range partitions {
+		a, ok := answers[p]
+		if !ok {
+			return nil, fmt.Errorf("fetch offset: the answer does not cover %s", stream.Partition{Topic: topic, Partition: p})
+		}
+		if err := kerr.ErrorForCode(a.ErrorCode); err != nil {
+			return nil, err
+		}
+		o := GroupOffset{Next: a.Offset, LeaderEpoch: a.LeaderEpoch}
+		if a.Metadata != nil {
+			o.Metadata = *a.Metadata
+		}
+		out = append(out, o)
+	}
+	return out, nil
 }
 
 // TopicID returns the id of a topic. It returns stream.ErrTopic if there is no such topic.

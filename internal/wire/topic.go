@@ -27,6 +27,7 @@ type Facts struct {
 	Replicas   int16 // the least of all partitions
 	Leaderless int   // partitions that have no leader at the moment
 	Brokers    int   // of the cluster
+	Permitted  Operations
 
 	CleanupPolicy   string // "compact", "delete" or "compact,delete"
 	MinISR          int
@@ -102,6 +103,7 @@ func topicShape(ctx context.Context, cl *kgo.Client, topic string) (Facts, error
 	rt := kmsg.NewMetadataRequestTopic()
 	rt.Topic = kmsg.StringPtr(topic)
 	req.Topics = append(req.Topics, rt)
+	req.IncludeTopicAuthorizedOperations = true
 	resp, err := req.RequestWith(ctx, cl)
 	if err == nil && len(resp.Topics) != 1 {
 		err = fmt.Errorf("metadata answered %d topics instead of 1", len(resp.Topics))
@@ -124,6 +126,7 @@ func topicShape(ctx context.Context, cl *kgo.Client, topic string) (Facts, error
 	}
 	t := &resp.Topics[0]
 	f.Exists, f.ID, f.Partitions = true, t.TopicID, int32(len(t.Partitions))
+	f.Permitted = operationsOf(t.AuthorizedOperations)
 	for i := range t.Partitions {
 		n := int16(len(t.Partitions[i].Replicas))
 		if i == 0 || n < f.Replicas {
@@ -144,41 +147,7 @@ func unusable(topic, format string, args ...any) *stream.Error {
 	return topicError(topic, fmt.Errorf("%w: "+format, append([]any{stream.ErrTopic}, args...)...))
 }
 
-// CheckSnapshotTopic makes sure that a topic can hold the snapshots of a flow whose input has that
-// many partitions: it exists, has as many partitions, and is compacted and nothing else. If it is
-// missing and create is not nil, it is created first; losing that race to another process is fine.
-// Faults are stream.ErrTopic with the command that mends them.
-func CheckSnapshotTopic(ctx context.Context, cl *kgo.Client, topic string, partitions int32, create *TopicConfig) (Facts, error) {
-	f, err := TopicFacts(ctx, cl, topic)
-	if err == nil && !f.Exists && create != nil {
-		if err = createCompacted(ctx, cl, topic, partitions, *create); err == nil {
-			f, err = awaitLeaders(ctx, cl, topic)
-		}
-	}
-	if err != nil {
-		return f, err
-	}
-	bootstrap := Bootstrap(cl)
-	switch {
-	case !f.Exists:
-		return f, unusable(topic, "it does not exist").Hinted("create it: %s (a flow does it by itself with Snapshots.Create)", createCommand(cl, topic, partitions, int16(min(f.Brokers, 3)), compacted(f.Brokers)))
-	case f.CleanupPolicy != "compact":
-		return f, unusable(topic, "its cleanup.policy is %q, and Kafka would delete snapshots of keys that do not change", f.CleanupPolicy).
-			Hinted("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config cleanup.policy=compact "+
-				"(records that were deleted before stay lost)", bootstrap, topic)
-	case f.Partitions < partitions:
-		return f, unusable(topic, "it has %d partitions and the input has %d: the numbers must be equal", f.Partitions, partitions).
-			Hinted("if the input always had %[1]d partitions: kafka-topics.sh --bootstrap-server %[2]s --alter --topic %[3]s --partitions %[1]d. "+
-				"If partitions were added to the input, its keys have moved between partitions: rebuild the state", partitions, bootstrap, topic)
-	case f.Partitions > partitions:
-		return f, unusable(topic, "it has %d partitions and the input has %d: the numbers must be equal", f.Partitions, partitions).
-			Hinted("name another snapshot topic, or if this one holds no state that is needed: kafka-topics.sh --bootstrap-server %s --delete --topic %s",
-				bootstrap, topic)
-	}
-	return f, nil
-}
-
-// compacted is the configuration of a snapshot topic that a command creates on a cluster of that many
+// compacted is the configuration of a compacted topic that a command creates on a cluster of that many
 // brokers. Two in-sync replicas are demanded where there can be three: one broker may then be down.
 func compacted(brokers int) map[string]*string {
 	configs := map[string]*string{"cleanup.policy": kadm.StringPtr("compact")}

@@ -1,0 +1,107 @@
+package dlq
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// The defaults of a Policy.
+const (
+	DefaultAttempts     = 3
+	DefaultMaxPerMinute = 60
+)
+
+// Policy says where dead letters go and how many there may be. It holds no state: one value may be
+// given to several components.
+type Policy struct {
+	// Topic is the dead-letter topic. Required. It must exist: a component that cannot write to it
+	// stops, and the offset does not pass the record. It needs MaxOverhead bytes more than the inputs
+	// in max.message.bytes, and is not compacted unless its readers want one letter a key.
+	Topic string
+	// Attempts is how often in all a record may fail before stream.RetryThenDeadLetter dead-letters
+	// it: 1 does not retry. Default: DefaultAttempts.
+	Attempts int
+	// Backoff is the pause after the attempt-th failure of a record, counted from 1. It must be safe
+	// for concurrent use. Default: 100 ms, doubling up to 30 s.
+	Backoff func(attempt int) time.Duration
+	// MaxPerMinute is how many letters a process may write within any minute. Above it the component
+	// stops with stream.ErrFlood: that many records that fail are rarely the records' fault.
+	// Default: DefaultMaxPerMinute.
+	MaxPerMinute int
+}
+
+// WithDefaults returns p with its zero fields set to the defaults. Topic has none.
+func (p Policy) WithDefaults() Policy {
+	if p.Attempts == 0 {
+		p.Attempts = DefaultAttempts
+	}
+	if p.Backoff == nil {
+		p.Backoff = backoff
+	}
+	if p.MaxPerMinute == 0 {
+		p.MaxPerMinute = DefaultMaxPerMinute
+	}
+	return p
+}
+
+// Validate returns stream.ErrConfig with every fault of p, or nil. Zero fields that have a default
+// are no fault.
+func (p Policy) Validate() error {
+	var errs []error
+	switch {
+	case p.Topic == "":
+		errs = append(errs, fault("DeadLetters.Topic is empty", "name the dead-letter topic"))
+	case !topicName(p.Topic):
+		errs = append(errs, fault(fmt.Sprintf("DeadLetters.Topic is %q", p.Topic),
+			"a topic's name has 1 to 249 letters, digits, dots, underscores and dashes"))
+	}
+	if p.Attempts < 0 {
+		errs = append(errs, fault(fmt.Sprintf("DeadLetters.Attempts is %d", p.Attempts),
+			"give how often a record may fail in all, 1 or more, or 0 for the default"))
+	}
+	if p.MaxPerMinute < 0 {
+		errs = append(errs, fault(fmt.Sprintf("DeadLetters.MaxPerMinute is %d", p.MaxPerMinute),
+			"give 1 or more, or 0 for the default; a very large number never stops the component"))
+	}
+	return errors.Join(errs...)
+}
+
+func fault(what, hint string) error {
+	return stream.NewError("dead-letter policy", fmt.Errorf("%w: %s", stream.ErrConfig, what)).Hinted("%s", hint)
+}
+
+const (
+	backoffMin = 100 * time.Millisecond
+	backoffMax = 30 * time.Second
+)
+
+// backoff doubles from backoffMin to backoffMax. It stops shifting before the shift overflows.
+func backoff(attempt int) time.Duration {
+	const doublings = 9 // 100 ms << 9 is above backoffMax
+	if attempt > doublings {
+		return backoffMax
+	}
+	return min(backoffMin<<max(attempt-1, 0), backoffMax)
+}
+
+// maxTopicName is Kafka's limit in bytes.
+const maxTopicName = 249
+
+// topicName reports whether Kafka would take name for a topic.
+func topicName(name string) bool {
+	if name == "" || len(name) > maxTopicName || name == "." || name == ".." {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,179 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// maxTransactionTimeout bounds how long a transaction that nobody ends can hold readers back.
+const maxTransactionTimeout = 30 * time.Second
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Fault is one fault of a configuration.
+func Fault(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{stream.ErrConfig}, args...)...)
+}
+
+func (c Config) withDefaults() Config {
+	c.Inputs, c.Outputs = slices.Clone(c.Inputs), slices.Clone(c.Outputs)
+	c.Hooks = slices.Clone(c.Hooks)
+	set(&c.Member.SessionTimeout, 10*time.Second)
+	set(&c.Member.RebalanceTimeout, 60*time.Second)
+	set(&c.Member.HeartbeatInterval, min(3*time.Second, c.Member.SessionTimeout/3))
+	set(&c.Member.TransactionTimeout, maxTransactionTimeout)
+	set(&c.Member.UnreachableTimeout, 5*time.Minute)
+	set(&c.Member.QueueRecords, 2000)
+	set(&c.Restore.StallTimeout, 3*time.Minute)
+	if c.Guarantee == FencedOutputs {
+		set(&c.Commit.Interval, 100*time.Millisecond)
+		set(&c.Commit.MaxWrites, 10_000)
+	} else {
+		set(&c.Commit.Persist, 30*time.Second)
+		set(&c.Commit.Interval, 5*time.Second)
+		set(&c.Commit.MaxWrites, 256)
+	}
+	set(&c.Commit.PersistCooldown, time.Second)
+	set(&c.Commit.MaxBytes, 4<<20)
+	limit := c.Member.RebalanceTimeout - c.Member.HeartbeatInterval - 2*time.Second
+	set(&c.Commit.RevokeBudget, min(c.Member.RebalanceTimeout/2, max(limit, 0)))
+	if c.DeadLetters != nil {
+		policy := c.DeadLetters.WithDefaults()
+		c.DeadLetters = &policy
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate returns every fault that it finds, after those that the component has found itself.
+func (c Config) validate(faults []error) error {
+	fault := func(format string, args ...any) {
+		faults = append(faults, Fault(format, args...))
+	}
+	if err := c.Kafka.Validate(); err != nil {
+		faults = append(faults, err)
+	}
+	c.validateParts(fault)
+	c.validateTimes(fault)
+	return errors.Join(faults...)
+}
+
+func (c Config) validateParts(fault func(string, ...any)) {
+	if c.Group == "" {
+		fault("Group is required")
+	}
+	for i, topic := range c.Inputs {
+		if topic == "" || slices.Contains(c.Inputs[:i], topic) {
+			fault("Inputs names topic %q, which is empty or named twice", topic)
+		}
+	}
+	used := append([]string{c.Progress.Topic}, c.Inputs...)
+	for _, topic := range c.Outputs {
+		if topic == "" {
+			fault("Outputs has an empty topic name")
+		}
+		if slices.Contains(used, topic) {
+			fault("output topic %q is also the input or the %s topic", topic, c.Progress.Role)
+		}
+	}
+	if slices.Contains(c.Inputs, c.Progress.Topic) {
+		fault("%s %q is also the input topic", c.Progress.TopicField, c.Progress.Topic)
+	}
+	if c.Progress.Create != nil {
+		if policy, ok := c.Progress.Create.Configs["cleanup.policy"]; ok && policy != "compact" {
+			fault("%s.Configs: cleanup.policy is %q, it must be compact", c.Progress.CreateField, policy)
+		}
+	}
+	if c.DeadLetters != nil {
+		if err := c.DeadLetters.Validate(); err != nil {
+			fault("DeadLetters: %w", err)
+		}
+		if topic := c.DeadLetters.Topic; slices.Contains(used, topic) || slices.Contains(c.Outputs, topic) {
+			fault("DeadLetters.Topic %q is also the input, the %s or an output topic", topic, c.Progress.Role)
+		}
+	}
+	c.validateChoices(fault)
+	if c.Guarantee == FencedOutputs {
+		c.validateWhole(fault)
+	}
+}
+
+// validateWhole refuses what would break a batch that is committed as a whole.
+func (c Config) validateWhole(fault func(string, ...any)) {
+	if c.Commit.OnPersistError == KeepDirty {
+		fault("Commit.OnPersistError KeepDirty cannot be had with FencedOutputs: outputs would be committed without the state that they came from")
+	}
+	if c.Commit.Persist != 0 {
+		fault("Commit.Persist %v cannot be had with FencedOutputs: every changed state is committed with its outputs, at Commit.Interval", c.Commit.Persist)
+	}
+}
+
+// validateChoices refuses values that are none of the constants: taken for the default, they would do
+// something else than was meant.
+func (c Config) validateChoices(fault func(string, ...any)) {
+	if c.Guarantee < FencedState || c.Guarantee > Unfenced {
+		fault("Guarantee(%d) is not known", int(c.Guarantee))
+	}
+	if c.Start.New < Earliest || c.Start.New > AtTime {
+		fault("Start.New %d is not known: choose Earliest, Latest or AtTime", int(c.Start.New))
+	}
+	if c.Start.New == AtTime && c.Start.Time.IsZero() {
+		fault("Start.Time is required by Start.New AtTime")
+	}
+	if c.Start.Disagreement < StopAndAsk || c.Start.Disagreement > Rebuild {
+		fault("Start.Disagreement %d is not known: choose StopAndAsk, ResumeAtProgress, AdoptEmpty or Rebuild", int(c.Start.Disagreement))
+	}
+	if c.Commit.OnPersistError != StopOnPersistError && c.Commit.OnPersistError != KeepDirty {
+		fault("Commit.OnPersistError %d is not known: choose StopOnPersistError or KeepDirty", int(c.Commit.OnPersistError))
+	}
+}
+
+func (c Config) validateTimes(fault func(string, ...any)) {
+	m := c.Member
+	if c.Guarantee == FencedOutputs {
+		set(&c.Commit.Persist, time.Hour) // has no meaning there, and was refused if it was set
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Member.SessionTimeout", m.SessionTimeout}, {"Member.RebalanceTimeout", m.RebalanceTimeout},
+		{"Member.HeartbeatInterval", m.HeartbeatInterval}, {"Member.TransactionTimeout", m.TransactionTimeout},
+		{"Member.UnreachableTimeout", m.UnreachableTimeout},
+		{"Restore.StallTimeout", c.Restore.StallTimeout}, {"Commit.Persist", c.Commit.Persist},
+		{"Commit.PersistCooldown", c.Commit.PersistCooldown}, {"Commit.Interval", c.Commit.Interval},
+		{"Commit.RevokeBudget", c.Commit.RevokeBudget},
+	} {
+		if d.value <= 0 {
+			fault("%s is %v, it must be positive", d.name, d.value)
+		}
+	}
+	if m.HeartbeatInterval > m.SessionTimeout/3 {
+		fault("Member.HeartbeatInterval %v is over a third of the session timeout %v", m.HeartbeatInterval, m.SessionTimeout)
+	}
+	if m.SessionTimeout > m.RebalanceTimeout {
+		fault("Member.SessionTimeout %v is over the rebalance timeout %v", m.SessionTimeout, m.RebalanceTimeout)
+	}
+	if m.TransactionTimeout > maxTransactionTimeout {
+		fault("Member.TransactionTimeout %v is over %v", m.TransactionTimeout, maxTransactionTimeout)
+	}
+	if limit := m.RebalanceTimeout - m.HeartbeatInterval - 2*time.Second; c.Commit.RevokeBudget > limit {
+		fault("Commit.RevokeBudget %v is over the rebalance timeout less the heartbeat interval and 2 s, %v: "+
+			"overrunning the rebalance timeout loses the kept partitions too", c.Commit.RevokeBudget, limit)
+	}
+	if c.Commit.MaxWrites < 1 || c.Commit.MaxBytes < 1 || m.QueueRecords < 1 {
+		fault("Commit.MaxWrites, Commit.MaxBytes and Member.QueueRecords must be at least 1")
+	}
+}

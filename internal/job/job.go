@@ -1,0 +1,174 @@
+package job
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/claim"
+	"github.com/holdfast-go/holdfast/dlq"
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/member"
+	"github.com/holdfast-go/holdfast/internal/preflight"
+	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Job is one component's member of its group.
+type Job struct {
+	cfg Config
+	ran atomic.Bool
+}
+
+// New returns a job, or every fault of its configuration together with those given.
+func New(c Config, faults []error) (*Job, error) {
+	c = c.withDefaults()
+	if err := c.validate(faults); err != nil {
+		return nil, err
+	}
+	return &Job{cfg: c}, nil
+}
+
+// Run runs the job until ctx ends or something stops it. It may be called once.
+func (j *Job) Run(ctx context.Context) error {
+	if j.ran.Swap(true) {
+		return stream.NewError("run", Fault("the %s was run before", j.cfg.Component)).
+			Hinted("make another %s with New", j.cfg.Component)
+	}
+	found, err := j.inspect(ctx, j.cfg.Progress.Create != nil)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // asked to stop before it began
+		}
+		return err
+	}
+	return member.New(j.memberConfig(ctx, found)).Run(ctx)
+}
+
+// Check looks at the cluster without changing it.
+func (j *Job) Check(ctx context.Context) (claim.Report, error) {
+	found, err := j.inspect(ctx, false)
+	return found.Report, err
+}
+
+// Claims returns what the component promises on a cluster of transaction.version 2.
+func (j *Job) Claims() []claim.Claim { return j.cfg.Claims(2) }
+
+// inspect finds the facts and checks them. With create it makes a missing topic of the component's own.
+func (j *Job) inspect(ctx context.Context, create bool) (preflight.Found, error) {
+	c := j.cfg
+	p := preflight.Job{
+		Kafka: c.Kafka, Group: c.Group, Component: c.Component, Inputs: c.Inputs,
+		Progress: preflight.ProgressTopic{Role: c.Progress.Role, Topic: c.Progress.Topic, ConfigField: c.Progress.CreateField},
+		Outputs:  c.Outputs, SamePartition: c.AsRead,
+		Transactional: c.Guarantee != Unfenced, Claims: c.Claims,
+	}
+	if create := c.Progress.Create; create != nil {
+		p.Progress.Create = &wire.TopicConfig{Replicas: create.Replicas, Configs: create.Configs}
+	}
+	if c.DeadLetters != nil {
+		p.DeadLetters = c.DeadLetters.Topic
+	}
+	if p.Transactional {
+		p.TransactionTimeout = c.Member.TransactionTimeout
+	}
+	return preflight.Inspect(ctx, p, create)
+}
+
+func (j *Job) memberConfig(ctx context.Context, found preflight.Found) member.Config {
+	c := j.cfg
+	m := member.Config{
+		Kafka: c.Kafka,
+		Session: fence.Session{
+			Group: c.Group, InstanceID: c.Member.InstanceID, SessionTimeout: c.Member.SessionTimeout,
+			RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
+		},
+		TransactionTimeout: c.Member.TransactionTimeout,
+		Component:          c.Component,
+		Inputs:             found.Inputs,
+		Snapshots:          found.Progress,
+		Features:           found.Features,
+		Fenced:             c.Guarantee != Unfenced,
+		Whole:              c.Guarantee == FencedOutputs,
+		Outputs:            c.placements(found),
+		FoldVersion:        c.FoldVersion,
+		Start: member.Start{
+			Latest:     c.Start.New == Latest,
+			AtTime:     c.startTime(),
+			Resume:     c.Start.Disagreement == ResumeAtProgress,
+			AdoptEmpty: c.Start.Disagreement == AdoptEmpty,
+			Rebuild:    c.Start.Disagreement == Rebuild,
+		},
+		SilenceLimit: c.Member.UnreachableTimeout,
+		StallTimeout: c.Restore.StallTimeout,
+		RevokeBudget: c.Commit.RevokeBudget,
+		QueueRecords: c.Member.QueueRecords,
+		MaxWrites:    c.Commit.MaxWrites,
+		MaxBytes:     c.Commit.MaxBytes,
+		NewEngine:    c.engines(ctx, found),
+		Map:          c.Map,
+		Concurrency:  c.Concurrency,
+		OnError:      c.OnError,
+		DeadLetters:  c.DeadLetters,
+		Logger:       c.Logger,
+		Hooks:        c.Hooks,
+	}
+	if c.DeadLetters != nil {
+		m.Breaker = dlq.NewBreaker(c.DeadLetters.MaxPerMinute)
+	}
+	return m
+}
+
+func (c Config) startTime() time.Time {
+	if c.Start.New == AtTime {
+		return c.Start.Time
+	}
+	return time.Time{}
+}
+
+// placements says where records for each output topic go. Letters keep the partition number of their
+// input, so that those of one partition are in its order and repeats are next to each other.
+func (c Config) placements(found preflight.Found) map[string]member.Output {
+	out := make(map[string]member.Output, len(found.Outputs))
+	for topic, facts := range found.Outputs {
+		o := member.Output{Partitions: facts.Partitions, MaxRecordBytes: facts.MaxMessageBytes}
+		if slices.Contains(c.AsRead, topic) || c.DeadLetters != nil && topic == c.DeadLetters.Topic {
+			o.Placement = member.AsRead
+		}
+		out[topic] = o
+	}
+	return out
+}
+
+// engines returns the maker of the partitions' engines.
+func (c Config) engines(ctx context.Context, found preflight.Found) func(stream.Partition) member.Engine {
+	outputs := map[string]int{}
+	for _, topic := range c.Outputs {
+		outputs[topic] = found.Outputs[topic].MaxMessageBytes
+	}
+	settings := engine.Settings{
+		Outputs:          outputs,
+		Whole:            c.Guarantee == FencedOutputs,
+		PersistInterval:  c.Commit.Persist,
+		PersistCooldown:  c.Commit.PersistCooldown,
+		CommitInterval:   c.Commit.Interval,
+		MaxWrites:        c.Commit.MaxWrites,
+		MaxBytes:         c.Commit.MaxBytes,
+		MaxRecordBytes:   found.Progress.MaxMessageBytes,
+		KeepDirty:        c.Commit.OnPersistError == KeepDirty,
+		NoAppliedSkip:    !rule.On(ctx, rule.AppliedSkip),
+		NoHolds:          !rule.On(ctx, rule.Holds),
+		NoTwoWriteDelete: !rule.On(ctx, rule.TwoWriteDelete),
+	}
+	if settings.Whole { // a batch must be well within the time that the broker gives its transaction
+		settings.CommitInterval = min(settings.CommitInterval, c.Member.TransactionTimeout/2)
+	}
+	return func(p stream.Partition) member.Engine {
+		s := settings
+		s.Partition = p
+		return c.NewEngine(s)
+	}
+}

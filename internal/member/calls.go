@@ -1,0 +1,63 @@
+package member
+
+import (
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// mapCall is one call of a pipe's function, made before the record's turn has come.
+type mapCall struct {
+	done    chan struct{} // closed when it has returned
+	outputs []stream.Message
+	err     error
+}
+
+// callAhead starts calls for the records at the head of the queue that have none, so that up to
+// Concurrency are under way or wait for their turn. The member waits for their goroutines.
+func (w *worker) callAhead() {
+	for _, r := range w.queue.from(len(w.calls), w.m.cfg.Concurrency) {
+		w.calls = append(w.calls, w.startCall(fromKafka(r)))
+	}
+}
+
+func (w *worker) startCall(r stream.Record) *mapCall {
+	c := &mapCall{done: make(chan struct{})}
+	w.m.wg.Go(func() {
+		defer close(c.done)
+		c.outputs, c.err = engine.Protect(func() ([]stream.Message, error) { return w.m.cfg.Map(w.ctx, r) })
+	})
+	return c
+}
+
+// mapped takes the call of the record at the head of the queue if it has returned.
+func (w *worker) mapped(r stream.Record) (result engine.Result, ok bool) {
+	w.callAhead()
+	c := w.calls[0]
+	select {
+	case <-c.done:
+		return w.engine.Mapped(r, c.outputs, c.err), true
+	default:
+		return engine.Result{}, false
+	}
+}
+
+// callAgain drops the result of the record at the head of the queue: it is retried.
+func (w *worker) callAgain() {
+	if len(w.calls) == 0 {
+		return
+	}
+	if r, ok := w.queue.peek(); ok {
+		w.calls[0] = w.startCall(fromKafka(r))
+	}
+}
+
+// called is closed when the call of the record at the head of the queue has returned; nil while there
+// is none, or its record may not be applied yet.
+func (w *worker) called(now time.Time) <-chan struct{} {
+	if len(w.calls) == 0 || w.doubt.Load() || w.engine.Full() || w.blocked.After(now) {
+		return nil
+	}
+	return w.calls[0].done
+}

@@ -1,0 +1,192 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/dlq"
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// failed asks the error policy about a record whose step failed. It does not ask once the ownership
+// is gone:
+//
+//  1. A fold waits for something; the ownership is lost, and the context of the fold ends.
+//  2. The fold returns the end of the context. A policy that skips failures says Skip.
+//  3. The skip is remembered. The partition comes back, and the record is never folded.
+func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
+	if w.own.State() == fence.Gone {
+		return false, w.own.Cause()
+	}
+	failure := result.Failure
+	failure.Attempt += w.m.attemptsBefore(w.own.Partition(), r.Offset)
+	action := stream.Stop
+	if w.m.cfg.OnError != nil {
+		action = w.decided(w.ask(failure), failure)
+	}
+	w.log.Warn("step failed", "offset", r.Offset, "attempt", failure.Attempt, "action", action.String(), "error", failure.Err)
+	call(w.m.hooks, func(h stream.Hooks) func(stream.Failed) { return h.Failed }, stream.Failed{
+		Partition: w.own.Partition(), Offset: r.Offset, Attempt: failure.Attempt, Action: action, Err: failure.Err,
+	})
+	return w.carryOut(r, failure, action, result.Tainted)
+}
+
+// decided turns the policy's answer into what is done: one that needs a dead-letter topic stops the
+// partition where there is none, and an attempt that is not the last is a retry.
+func (w *worker) decided(action stream.Action, failure *stream.RecordError) stream.Action {
+	if action != stream.DeadLetter && action != stream.RetryThenDeadLetter {
+		return action
+	}
+	letters := w.m.cfg.DeadLetters
+	if letters == nil {
+		failure.Err = fmt.Errorf("OnError returned %s and DeadLetters is not set: %w", action, failure.Err)
+		return stream.Stop
+	}
+	action = dlq.Decide(action, failure)
+	if action == stream.RetryThenDeadLetter && failure.Attempt >= letters.Attempts {
+		return stream.DeadLetter
+	}
+	return action
+}
+
+// deadLetter writes the letter of a record and goes past it. With whole batches it is in the
+// transaction that has the offset. Elsewhere it is an output like any other: no commit passes the
+// record before the letter is acknowledged (R18).
+func (w *worker) deadLetter(r stream.Record, failure *stream.RecordError) (bool, error) {
+	p, letters := w.own.Partition(), w.m.cfg.DeadLetters
+	stop := func(err error, hint string) (bool, error) {
+		e := stream.NewError("dead-letter", err).At(p, r.Offset).Hinted("%s; the next run begins at this record", hint)
+		e.Key, e.Group = r.Key, w.m.cfg.Session.Group
+		return false, &stopError{e}
+	}
+	if err := w.m.cfg.Breaker.Allow(time.Now()); err != nil {
+		return stop(errors.Join(err, failure.Err), "find what makes so many records fail, or raise DeadLetters.MaxPerMinute")
+	}
+	letter := dlq.New(r, dlq.Cause{
+		Topic: letters.Topic, TopicID: w.m.input(p.Topic).ID, Err: failure.Err, Panicked: failure.Panicked, Stage: w.stage(), Attempt: failure.Attempt,
+		Group: w.m.cfg.Session.Group, AppVersion: w.m.cfg.FoldVersion,
+	})
+	if limit, size := w.m.cfg.Outputs[letter.Topic].MaxRecordBytes, letter.BatchBytes(); limit > 0 && size > int64(limit) {
+		return stop(fmt.Errorf("the letter has %d bytes, topic %s takes %d: %w", size, letter.Topic, limit, stream.ErrTooLarge),
+			"raise max.message.bytes of the dead-letter topic above that of the input by some KiB for the headers")
+	}
+	call(w.m.hooks, func(h stream.Hooks) func(stream.DeadLettered) { return h.DeadLettered }, stream.DeadLettered{
+		Partition: p, Offset: r.Offset, Topic: letter.Topic, Attempt: failure.Attempt, Err: failure.Err,
+	})
+	if w.m.cfg.Whole {
+		w.engine.DeadLetter(r, letter)
+	} else {
+		if err := w.outputs.send(w.ctx, r, []stream.Message{letter}); err != nil {
+			return false, err
+		}
+		w.engine.Skip(r)
+	}
+	w.pop()
+	return true, nil
+}
+
+// stage is where a step fails, for the letter.
+func (w *worker) stage() string {
+	if w.m.cfg.Map != nil {
+		return "pipe"
+	}
+	return "fold"
+}
+
+// rejected ends the ownership: a batch cannot be committed as a whole, for what the step of one record
+// has made, and memory is ahead of what is committed (I5). The partition is granted anew and restored,
+// and the policy is asked when that record comes again.
+func (w *worker) rejected(r *engine.Rejected) error {
+	p := w.own.Partition()
+	w.m.rememberRefusal(p, r.Offset, r.Err)
+	return stream.NewError("commit", fmt.Errorf("nothing of the batch is committed, and the state goes back: %w: %w", stream.ErrOwnershipLost, r.Err)).
+		At(p, r.Offset)
+}
+
+// unwritten is what follows from an engine's error about a batch.
+func (w *worker) unwritten(err error) error {
+	if r, ok := errors.AsType[*engine.Rejected](err); ok {
+		return w.rejected(r)
+	}
+	return &stopError{err}
+}
+
+// carryOut does what the policy decided.
+func (w *worker) carryOut(r stream.Record, failure *stream.RecordError, action stream.Action, tainted bool) (bool, error) {
+	p := w.own.Partition()
+	switch action {
+	case stream.Skip:
+		w.m.rememberSkip(p, r.Offset)
+		if tainted {
+			return false, w.tainted(r.Offset)
+		}
+		w.engine.Skip(r)
+		w.pop()
+		return true, nil
+	case stream.Retry, stream.RetryThenDeadLetter:
+		pause := retryPause(failure.Attempt)
+		if action == stream.RetryThenDeadLetter {
+			pause = w.m.cfg.DeadLetters.Backoff(failure.Attempt)
+		}
+		if tainted {
+			w.m.rememberAttempts(p, r.Offset, failure.Attempt)
+			return false, w.tainted(r.Offset)
+		}
+		w.callAgain()
+		w.blocked = time.Now().Add(pause)
+		return false, nil
+	case stream.DeadLetter:
+		if tainted { // asked again about the same failure, with the state as it was
+			w.m.rememberAttempts(p, r.Offset, failure.Attempt-1)
+			w.m.rememberRefusal(p, r.Offset, failure.Err)
+			return false, w.tainted(r.Offset)
+		}
+		return w.deadLetter(r, failure)
+	case stream.Stop:
+	}
+	e := stream.NewError("fold", fmt.Errorf("%w: %w", stream.ErrFold, failure.Err)).At(p, r.Offset).
+		Hinted("%s; the next run begins at this record", w.remedy(failure.Err))
+	e.Key, e.Group = r.Key, w.m.cfg.Session.Group
+	return false, &stopError{e}
+}
+
+// remedy is the next step after a record whose failure stops the partition.
+func (w *worker) remedy(err error) string {
+	asked := w.m.cfg.OnError != nil
+	switch {
+	case errors.Is(err, stream.ErrNoKey) && asked:
+		return "give the flow a Route, or have OnError return Skip for such records"
+	case errors.Is(err, stream.ErrNoKey):
+		return "give the flow a Route, or an OnError policy that skips such records"
+	case errors.Is(err, stream.ErrUndeclaredOutput):
+		return "correct the topic that the fold emits to, or add it to Outputs"
+	case asked:
+		return "OnError returned Stop: correct the fold or the record, or have OnError return Skip"
+	}
+	return "correct the fold or the record, or give an OnError policy that skips or retries"
+}
+
+// ask calls the error policy. One that panics has not decided: the partition stops with both errors.
+func (w *worker) ask(failure *stream.RecordError) (action stream.Action) {
+	defer func() {
+		if v := recover(); v != nil {
+			failure.Err = fmt.Errorf("the error policy panicked: %v, about: %w", v, failure.Err)
+			action = stream.Stop
+		}
+	}()
+	return w.m.cfg.OnError(w.ctx, failure)
+}
+
+func retryPause(attempt int) time.Duration {
+	return min(100*time.Millisecond<<min(attempt-1, 10), 30*time.Second)
+}
+
+// tainted ends the ownership: the failed fold may have changed a state in place, and there is no
+// Clone to tell what it was (R19). The partition is granted anew and restored.
+func (w *worker) tainted(offset int64) error {
+	return stream.NewError("fold", fmt.Errorf("state may have been changed by a failed step and is restored: %w", stream.ErrOwnershipLost)).
+		At(w.own.Partition(), offset).Hinted("give Config.Clone to avoid the restore")
+}

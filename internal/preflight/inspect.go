@@ -1,0 +1,95 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// contactTimeout bounds the first contact with the cluster: after it a start or a check fails.
+const contactTimeout = 30 * time.Second
+
+// fencingOffsetCommit is the first version of TxnOffsetCommit that carries the member's generation
+// (KIP-447, Kafka 2.5).
+const fencingOffsetCommit = 3
+
+// inspection is one look at the cluster.
+type inspection struct {
+	Job
+	client *kgo.Client
+	found  Found
+}
+
+// Inspect finds the facts and checks them. With create it makes a missing compacted topic of the
+// component's own, after everything else was found good: a start that is refused leaves nothing behind.
+// The error joins what is wrong, each part with its next step; Found.Report has it too.
+func Inspect(ctx context.Context, job Job, create bool) (Found, error) {
+	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
+	defer cancel()
+	i := &inspection{Job: job, found: Found{Outputs: map[string]wire.Facts{}}}
+	if err := i.found.note("brokers", strings.Join(job.Kafka.Brokers, ", "), kafka.Ping(ctx, job.Kafka)); err != nil {
+		return i.found, err
+	}
+	client, err := job.Kafka.Client()
+	if err != nil {
+		return i.found, err
+	}
+	defer client.Close()
+	i.client = client
+	err = errors.Join(i.features(ctx), i.timeout(ctx), i.topics(ctx), i.group(ctx))
+	if err == nil && create && !i.found.Progress.Exists {
+		err = i.createProgress(ctx)
+	}
+	return i.found, err
+}
+
+func (i *inspection) features(ctx context.Context) error {
+	features, err := wire.LookupFeatures(ctx, i.client)
+	i.found.Features = features
+	least := max(i.MinTxnOffsetCommit, fencingOffsetCommit)
+	if err == nil && i.Transactional && features.TxnOffsetCommit < least {
+		err = stream.NewError("check brokers", fmt.Errorf("a broker speaks TxnOffsetCommit only up to version %d, %s: %w",
+			features.TxnOffsetCommit, lacking(features.TxnOffsetCommit, least), stream.ErrBrokerTooOld)).
+			Hinted("use Kafka 2.5 or newer (4.0 or newer for the full claim)")
+	}
+	if err == nil && i.Claims != nil {
+		i.found.Report.Claims = i.Claims(int(features.TransactionVersion))
+	}
+	return i.found.note("broker features",
+		fmt.Sprintf("transaction.version %d, TxnOffsetCommit v%d", features.TransactionVersion, features.TxnOffsetCommit),
+		kafka.Explain(err))
+}
+
+// timeout compares the transaction timeout with the brokers' maximum. Where that is not told, which
+// takes DescribeConfigs on the cluster, nothing is noted: the start is refused by the broker then.
+func (i *inspection) timeout(ctx context.Context) error {
+	if !i.Transactional || i.TransactionTimeout == 0 {
+		return nil
+	}
+	limit, err := wire.MaxTransactionTimeout(ctx, i.client)
+	if err != nil || limit == 0 {
+		return kafka.Explain(err)
+	}
+	if i.TransactionTimeout > limit {
+		err = stream.NewError("check brokers", fmt.Errorf("%w: the transaction timeout is %v, and a broker allows at most %v",
+			stream.ErrConfig, i.TransactionTimeout, limit)).
+			Hinted("lower Member.TransactionTimeout to %v or less, or raise transaction.max.timeout.ms of the brokers to %d or more",
+				limit, i.TransactionTimeout.Milliseconds())
+	}
+	return i.found.note("transaction timeout", fmt.Sprintf("%v, the brokers allow %v", i.TransactionTimeout, limit), err)
+}
+
+func lacking(version, least int16) string {
+	if version < fencingOffsetCommit {
+		return "which carries no generation"
+	}
+	return fmt.Sprintf("and version %d is needed", least)
+}

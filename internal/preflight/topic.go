@@ -1,0 +1,191 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+func (i *inspection) topics(ctx context.Context) error {
+	var errs []error
+	for _, topic := range i.Inputs {
+		facts, err := i.existing(ctx, "input", topic, "Read")
+		i.found.Inputs = append(i.found.Inputs, facts)
+		errs = append(errs, i.found.noteTopic("input topic "+topic, facts, err))
+	}
+	if errors.Join(errs...) == nil {
+		errs = append(errs, i.progress(ctx))
+	}
+	for _, topic := range i.Outputs {
+		errs = append(errs, i.output(ctx, "output", topic))
+	}
+	if i.DeadLetters != "" {
+		errs = append(errs, i.output(ctx, "dead-letter", i.DeadLetters))
+	}
+	return errors.Join(errs...)
+}
+
+// existing looks at a topic that must be there. need is what the component does with its records.
+func (i *inspection) existing(ctx context.Context, role, topic, need string) (wire.Facts, error) {
+	facts, err := wire.TopicFacts(ctx, i.client, topic)
+	if err == nil && !facts.Exists {
+		err = i.unusable(topic, "the %s topic does not exist", role).
+			Hinted("create it: kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %s --replication-factor %d",
+				wire.Bootstrap(i.client), topic, i.wanted(topic), min(facts.Brokers, 3))
+	}
+	if err == nil {
+		err = refusal(facts, role, need)
+	}
+	return facts, i.permitting(role, topic, err, need, "DescribeConfigs")
+}
+
+// wanted is the number of partitions that a missing topic is to be created with.
+func (i *inspection) wanted(topic string) string {
+	if slices.Contains(i.SamePartition, topic) && len(i.found.Inputs) > 0 && i.found.Inputs[0].Exists {
+		return fmt.Sprint(i.found.Inputs[0].Partitions)
+	}
+	return "N"
+}
+
+func (i *inspection) unusable(topic, format string, args ...any) *stream.Error {
+	return stream.NewError("check topic", fmt.Errorf("%w: "+format, append([]any{stream.ErrTopic}, args...)...)).
+		At(stream.Partition{Topic: topic, Partition: -1}, -1)
+}
+
+func (i *inspection) output(ctx context.Context, role, topic string) error {
+	facts, err := i.existing(ctx, role, topic, "Write")
+	i.found.Outputs[topic] = facts
+	if err == nil && slices.Contains(i.SamePartition, topic) {
+		err = i.samePartitions(role, facts)
+	}
+	return i.found.noteTopic(role+" topic "+topic, facts, err)
+}
+
+// samePartitions makes sure that a record of any input partition finds the one with its number.
+func (i *inspection) samePartitions(role string, output wire.Facts) error {
+	for _, in := range i.found.Inputs {
+		if !in.Exists || in.Partitions == output.Partitions {
+			continue
+		}
+		err := i.unusable(output.Topic, "the %s topic has %d partitions and input topic %s has %d: records that keep their partition need equal numbers",
+			role, output.Partitions, in.Topic, in.Partitions)
+		if output.Partitions < in.Partitions {
+			return err.Hinted("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d, or have its records spread by key",
+				wire.Bootstrap(i.client), output.Topic, in.Partitions)
+		}
+		return err.Hinted("have its records spread by key, or name another topic with %d partitions", in.Partitions)
+	}
+	return nil
+}
+
+// operations that the broker may say are refused, by their names in Kafka's commands.
+var operations = map[string]kmsg.ACLOperation{
+	"Read": kmsg.ACLOperationRead, "Write": kmsg.ACLOperationWrite,
+}
+
+// refusal is the error for an operation that the broker says is not permitted. Without it a missing
+// Write would be found at the first record.
+func refusal(facts wire.Facts, role string, needs ...string) error {
+	for _, need := range needs {
+		if facts.Permitted.Refuses(operations[need]) {
+			return stream.NewError("check topic", fmt.Errorf("%w: the principal may not %s the %s topic", stream.ErrNotAuthorized, strings.ToLower(need), role)).
+				At(stream.Partition{Topic: facts.Topic, Partition: -1}, -1)
+		}
+	}
+	return nil
+}
+
+// permitting has an error about a missing permission name all that the component needs on the topic,
+// so that one command grants it: the broker tells of one at a time.
+func (i *inspection) permitting(role, topic string, err error, operations ...string) error {
+	e := (*stream.Error)(nil)
+	if errors.Is(err, stream.ErrNotAuthorized) && errors.As(err, &e) {
+		e.Hint = fmt.Sprintf("a %s needs %s on its %s topic: %s", i.Component, strings.Join(operations, ", "), role,
+			wire.GrantTopic(i.client, topic, operations...))
+	}
+	return kafka.Explain(err)
+}
+
+func (i *inspection) compacted(create *wire.TopicConfig) wire.Compacted {
+	return wire.Compacted{
+		Component: i.Component, Role: i.Progress.Role, Topic: i.Progress.Topic, Partitions: i.found.partitions(), Inputs: len(i.Inputs),
+		Create: create, Field: i.Progress.ConfigField,
+	}
+}
+
+// progress looks at the compacted topic. One that is missing and can be created is no fault.
+func (i *inspection) progress(ctx context.Context) (err error) {
+	c, what := i.Progress, i.Progress.Role+" topic "+i.Progress.Topic
+	var facts wire.Facts
+	if c.Create != nil {
+		facts, err = wire.TopicFacts(ctx, i.client, c.Topic)
+	}
+	switch {
+	case err != nil:
+	case c.Create == nil || facts.Exists:
+		facts, err = i.compacted(nil).Check(ctx, i.client)
+	case int(c.Create.Replicas) > facts.Brokers:
+		field := c.ConfigField + ".Replicas"
+		err = i.unusable(c.Topic, "it does not exist, and a cluster of %d brokers cannot hold the %d replicas that %s asks for",
+			facts.Brokers, c.Create.Replicas, field).Hinted("set %s to %d or less, or start more brokers", field, facts.Brokers)
+	}
+	if err == nil && facts.Exists {
+		err = refusal(facts, c.Role, "Read", "Write")
+	}
+	i.found.Progress = facts
+	err = i.permitting(c.Role, c.Topic, err, c.operations()...)
+	if err == nil && !facts.Exists {
+		return i.found.note(what, "is missing and will be created at start", nil)
+	}
+	return i.found.noteTopic(what, facts, err)
+}
+
+// operations are those that a component needs on its compacted topic.
+func (c ProgressTopic) operations() []string {
+	operations := []string{"Read", "Write", "DescribeConfigs"}
+	if c.Create != nil {
+		operations = append(operations, "Create")
+	}
+	return operations
+}
+
+// createProgress makes the compacted topic and notes what came of it.
+func (i *inspection) createProgress(ctx context.Context) error {
+	c := i.Progress
+	facts, err := i.compacted(c.Create).Check(ctx, i.client)
+	if err == nil {
+		err = refusal(facts, c.Role, "Read", "Write")
+	}
+	i.found.Progress = facts
+	return i.found.noteTopic(c.Role+" topic "+c.Topic, facts, i.permitting(c.Role, c.Topic, err, c.operations()...))
+}
+
+func shape(f wire.Facts) string {
+	return fmt.Sprintf("%d partitions, replication %d, cleanup.policy %s, min.insync.replicas %d",
+		f.Partitions, f.Replicas, f.CleanupPolicy, f.MinISR)
+}
+
+// weakness says what of a topic the claims do not cover; "" if it is as they suppose.
+func weakness(f wire.Facts) string {
+	var weak []string
+	if f.Replicas == 1 {
+		weak = append(weak, "it is not replicated, so that the loss of one broker's disk loses acknowledged records")
+	} else if f.MinISR < 2 {
+		weak = append(weak, "min.insync.replicas 1 acknowledges records that one broker alone has")
+	}
+	if f.UncleanElection {
+		weak = append(weak, "unclean.leader.election.enable is true, so that an election may lose acknowledged records")
+	}
+	if len(weak) == 0 {
+		return ""
+	}
+	return strings.Join(weak, "; ") + "; the claims do not cover that"
+}

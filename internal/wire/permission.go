@@ -1,0 +1,28 @@
+package wire
+
+import (
+	"math"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Operations are those that the broker says the principal may do on a resource. The zero value is
+// that it has not said.
+type Operations struct {
+	told bool
+	bits int32
+}
+
+// operationsOf takes the bit field of an answer. The least number is the protocol's word for an answer
+// that leaves them out, as brokers before 2.3 do.
+func operationsOf(bits int32) Operations {
+	if bits == math.MinInt32 {
+		return Operations{}
+	}
+	return Operations{told: true, bits: bits}
+}
+
+// Refuses reports whether the broker has said what is permitted, and it is not op.
+func (o Operations) Refuses(op kmsg.ACLOperation) bool {
+	return o.told && o.bits&(1<<op) == 0
+}
