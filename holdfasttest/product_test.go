@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wiretap"
+	"github.com/holdfast-go/holdfast/pipe"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -19,7 +20,7 @@ import (
 var productHistories = []struct {
 	name     string
 	off      []rule.Name
-	unfenced bool // the other guarantee instead of a rule
+	setup    func(r *run, off bool)
 	want     string
 	schedule func(r *run, ctx context.Context, off bool)
 }{
@@ -27,10 +28,47 @@ var productHistories = []struct {
 	{name: "applied skip", off: []rule.Name{rule.AppliedSkip}, want: "I2 I4", schedule: replayAhead},
 	{name: "two-write delete", off: []rule.Name{rule.TwoWriteDelete}, want: "I2 I4", schedule: deletedAhead},
 	{name: "outputs first", off: []rule.Name{rule.OutputsFirst}, want: "I4", schedule: outputsHeld},
-	{name: "fenced binding and takeover", off: []rule.Name{rule.FencedBinding, rule.Takeover}, want: "I1 I2 I3", schedule: staleCommit},
-	{name: "read-back", off: []rule.Name{rule.ReadBack}, want: "I3", schedule: answerLost},
+	{name: "fenced binding and takeover", off: []rule.Name{rule.FencedBinding, rule.Takeover}, setup: silent, want: "I1 I2 I3", schedule: staleCommit},
+	{name: "read-back", off: []rule.Name{rule.ReadBack}, setup: silent, want: "I3", schedule: answerLost},
 	{name: "restore bound", off: []rule.Name{rule.RestoreBound, rule.SecondWitness}, want: "I2 I4", schedule: foreignOpen},
-	{name: "unfenced", unfenced: true, want: "I1 I2", schedule: staleCommit},
+	{name: "no fence", setup: unfenced, want: "I1 I2", schedule: staleCommit},
+	{name: "outputs inside", off: []rule.Name{rule.OutputsInside}, setup: whole, want: "I4", schedule: outputsBeside},
+	{name: "read-back with outputs", off: []rule.Name{rule.ReadBack}, setup: whole, want: "I3 I4", schedule: answerLost},
+	{name: "fenced binding and takeover with outputs", off: []rule.Name{rule.FencedBinding, rule.Takeover}, setup: whole, want: "I1 I2 I3 I4", schedule: staleCommit},
+	{name: "pipe outputs inside", off: []rule.Name{rule.OutputsInside}, setup: piped, want: "I4", schedule: outputsBeside},
+	{name: "pipe read-back", off: []rule.Name{rule.ReadBack}, setup: piped, want: "I3 I4", schedule: answerLost},
+}
+
+// silent has the fold emit nothing: outputs have a producer of their own, whose initialisation and wait
+// for the group a schedule would meet.
+func silent(r *run, _ bool) { r.conf.Fold, r.conf.Outputs = countdown(""), nil }
+
+func unfenced(r *run, off bool) {
+	silent(r, off)
+	if off {
+		r.conf.Guarantee = holdfast.Unfenced
+	}
+}
+
+// whole makes outputs part of the transaction.
+func whole(r *run, _ bool) {
+	r.conf.Guarantee = holdfast.FencedOutputs
+	r.conf.Commit.Persist = 0
+}
+
+// piped has a pipe instead of the flow, which sends each record but "0now" to the output.
+func piped(r *run, _ bool) {
+	c := r.conf
+	r.pipe = &pipe.Config{
+		Kafka: c.Kafka, Group: c.Group, Inputs: c.Inputs, Outputs: c.Outputs, Create: &holdfast.TopicConfig{},
+		Func: func(_ context.Context, rec stream.Record, out *pipe.Out) error {
+			if string(rec.Value) != "0now" {
+				out.Forward(c.Outputs[0])
+			}
+			return nil
+		},
+		Member: c.Member, Commit: holdfast.Commit{Interval: c.Commit.Interval, RevokeBudget: c.Commit.RevokeBudget},
+	}
 }
 
 func TestProductHistories(t *testing.T) {
@@ -48,8 +86,8 @@ func TestProductHistories(t *testing.T) {
 				if off {
 					ctx, want = rule.Without(ctx, c.off...), c.want
 				}
-				if off && c.unfenced {
-					r.conf.Guarantee = holdfast.Unfenced
+				if c.setup != nil {
+					c.setup(r, off)
 				}
 				c.schedule(r, ctx, off)
 				expect(t, r.check(), want)
@@ -113,11 +151,26 @@ func outputsHeld(r *run, ctx context.Context, off bool) {
 	next.stop()
 }
 
+// outputsBeside kills an owner whose transaction has not arrived. Outputs that are not in it have.
+func outputsBeside(r *run, ctx context.Context, off bool) {
+	first := r.start(ctx, "one")
+	first.await(EventRestored, 0, 1)
+	hold := first.hold(r.producing(r.progress()))
+	r.send("a 1now")
+	r.caught(hold)
+	if off {
+		r.awaitOutput()
+	}
+	first.kill()
+	next := r.start(ctx, "two")
+	r.send("a 2now")
+	next.await(EventCommitted, 2, 1)
+	next.stop()
+}
+
 // staleCommit has an owner that was expelled, and does not know it, commit when its successor already
 // has: its fold hangs until then.
 func staleCommit(r *run, ctx context.Context, off bool) {
-	// An output would wait for the group's answer.
-	r.conf.Fold, r.conf.Outputs = countdown(""), nil
 	zero := r.start(ctx, "zero") // so that the others have nothing to commit before they fold
 	zero.await(EventRestored, 0, 1)
 	zero.stop()
@@ -160,7 +213,6 @@ func staleCommit(r *run, ctx context.Context, off bool) {
 
 // answerLost loses the answer to a commit, and every further request to end it.
 func answerLost(r *run, ctx context.Context, _ bool) {
-	r.conf.Fold, r.conf.Outputs = countdown(""), nil // outputs have a producer, and an initialisation, of their own
 	m := r.start(ctx, "one")
 	m.await(EventRestored, 0, 1)
 	first := m.tap.Fault(wiretap.CutOnResponse, wiretap.First(1, wiretap.Committing))
@@ -209,7 +261,7 @@ func (r *run) openForeign() *kgo.Client {
 	if err := cl.BeginTransaction(); err != nil {
 		r.t.Fatal(err)
 	}
-	err = cl.ProduceSync(r.t.Context(), &kgo.Record{Topic: r.conf.Group + "-snapshots", Key: []byte("foreign"), Value: []byte("never committed")}).FirstErr()
+	err = cl.ProduceSync(r.t.Context(), &kgo.Record{Topic: r.progress(), Key: []byte("foreign"), Value: []byte("never committed")}).FirstErr()
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/pipe"
 )
 
 // patience bounds every wait for an event: it is far above what a healthy run takes.
@@ -27,6 +28,7 @@ type run struct {
 	t       *testing.T
 	k       kafka.Config
 	conf    holdfast.Config[tally]
+	pipe    *pipe.Config // instead of a flow
 	cl      *kgo.Client
 	members []*member
 }
@@ -63,6 +65,36 @@ func newRun(t *testing.T, k kafka.Config) *run {
 func (r *run) input() string  { return r.conf.Inputs[0] }
 func (r *run) output() string { return r.conf.Outputs[0] }
 
+// progress is the topic of the snapshots, or of a pipe's progress records.
+func (r *run) progress() string {
+	if r.pipe != nil {
+		return r.conf.Group + "-progress"
+	}
+	return r.conf.Group + "-snapshots"
+}
+
+// awaitOutput waits for the first record of the output topic, committed or not.
+func (r *run) awaitOutput() {
+	r.t.Helper()
+	from := map[string]map[int32]kgo.Offset{r.output(): {0: kgo.NewOffset().AtStart()}}
+	cl, err := r.k.Client(kgo.ConsumePartitions(from), kgo.FetchMaxWait(100*time.Millisecond))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	for {
+		fetches := cl.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			r.t.Fatal(err)
+		}
+		if fetches.NumRecords() > 0 {
+			return
+		}
+	}
+}
+
 // send writes records, each "key value", and waits until the broker has them.
 func (r *run) send(records ...string) {
 	r.t.Helper()
@@ -85,8 +117,29 @@ type member struct {
 	killed bool
 }
 
+// runner is a flow or a pipe.
+type runner interface{ Run(context.Context) error }
+
 // start runs a member. ctx may carry rules that are switched off.
 func (r *run) start(ctx context.Context, name string, change ...func(*holdfast.Config[tally])) *member {
+	r.t.Helper()
+	return r.launch(ctx, name, func(m *member) (runner, error) {
+		if r.pipe != nil {
+			conf := *r.pipe
+			conf.Kafka.Opts = append(slices.Clone(conf.Kafka.Opts), kgo.Dialer(m.tap.Dialer()))
+			conf.Hooks = append(slices.Clone(conf.Hooks), m.rec.Hooks())
+			return pipe.New(conf)
+		}
+		conf := r.conf
+		for _, f := range change {
+			f(&conf)
+		}
+		conf.Kafka.Opts = append(slices.Clone(conf.Kafka.Opts), kgo.Dialer(m.tap.Dialer()))
+		return holdfast.New(Watch(m.rec, conf))
+	})
+}
+
+func (r *run) launch(ctx context.Context, name string, build func(*member) (runner, error)) *member {
 	r.t.Helper()
 	tap, err := wiretap.NewCluster(r.k.Brokers)
 	if err != nil {
@@ -94,12 +147,7 @@ func (r *run) start(ctx context.Context, name string, change ...func(*holdfast.C
 	}
 	m := &member{r: r, tap: tap, lines: &lines{wake: make(chan struct{})}, done: make(chan struct{})}
 	m.rec = NewRecorder(name, m.lines)
-	conf := r.conf
-	for _, f := range change {
-		f(&conf)
-	}
-	conf.Kafka.Opts = append(slices.Clone(conf.Kafka.Opts), kgo.Dialer(tap.Dialer()))
-	flow, err := holdfast.New(Watch(m.rec, conf))
+	flow, err := build(m)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -198,6 +246,9 @@ func (r *run) check() []Violation {
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	model := Flow(r.conf)
+	if r.pipe != nil {
+		model = Pipe(*r.pipe)
+	}
 	var logs []Member
 	for _, m := range r.members {
 		m.stop()
