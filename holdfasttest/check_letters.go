@@ -2,37 +2,15 @@ package holdfasttest
 
 import (
 	"bytes"
-	"strconv"
 
+	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-// The headers that name the record that a dead letter was, as Kafka Connect writes them.
-const (
-	originTopic     = "__connect.errors.topic"
-	originPartition = "__connect.errors.partition"
-	originOffset    = "__connect.errors.offset"
-)
-
-// origin returns where a dead letter comes from.
+// origin returns where a dead letter comes from, in the headers of any family that dlq reads.
 func origin(r Record) (p stream.Partition, offset int64, ok bool) {
-	var part int64
-	var err1, err2 error
-	found := 0
-	for _, h := range r.Headers {
-		switch h.Key {
-		case originTopic:
-			p.Topic, found = string(h.Value), found|1
-		case originPartition:
-			part, err1 = strconv.ParseInt(string(h.Value), 10, 32)
-			found |= 2
-		case originOffset:
-			offset, err2 = strconv.ParseInt(string(h.Value), 10, 64)
-			found |= 4
-		}
-	}
-	p.Partition = int32(part)
-	return p, offset, found == 7 && err1 == nil && err2 == nil
+	l, err := dlq.Parse(r.Record)
+	return stream.Partition{Topic: l.Origin.Topic, Partition: l.Origin.Partition}, l.Origin.Offset, err == nil
 }
 
 // passedOver lists the records of a unit that the members' logs or the dead-letter topic say were not

@@ -96,6 +96,12 @@ func (s *scan) snapshot(r Record) {
 		s.tombstone(r.Offset, rec.Key, p, before, had)
 	}
 	s.stored[string(rec.Key)] = p
+	if c := s.u.replay.keys[string(rec.Key)]; p.applied < before.applied {
+		// What had been persisted is behind again.
+		if _, n := s.u.replay.below(string(rec.Key), s.seen); n > 0 && c[n-1].offset > p.applied {
+			s.behind[string(rec.Key)] = c[n-1].offset
+		}
+	}
 }
 
 // applied checks the state of a snapshot against what the input gives at its applied offset.

@@ -1,9 +1,11 @@
 package holdfasttest
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/snapshot"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -188,9 +190,8 @@ func moveOutput(h *History) {
 
 func letter(offset int64, key, value string) Record {
 	r := record(stream.Partition{Topic: "rejects"}, 0, key, []byte(value), Committed)
-	r.Headers = []stream.Header{
-		{Key: originTopic, Value: []byte(testInput)}, {Key: originPartition, Value: []byte("0")}, {Key: originOffset, Value: []byte(itoa(offset))},
-	}
+	from := record(stream.Partition{Topic: testInput}, offset, key, []byte(value), Committed)
+	r.Headers = dlq.New(from.Record, dlq.Cause{Err: errors.New("bad"), Attempt: 1}).Headers
 	return r
 }
 

@@ -2,19 +2,22 @@ package holdfasttest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/pipe"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
 // Model says what a component does with each record, so that the checker can do it again. Make one
-// with Flow.
+// with Flow or Pipe.
 type Model struct {
 	kafka       kafka.Config
 	group       string
@@ -69,7 +72,11 @@ type applied struct {
 func Flow[S any](c holdfast.Config[S]) Model {
 	m := Model{
 		kafka: c.Kafka, group: c.Group, inputs: c.Inputs, progress: c.Snapshots.Topic, outputs: c.Outputs,
-		fromStart: c.Start.New == holdfast.Earliest, fenced: c.Guarantee != holdfast.Unfenced, stateful: true,
+		fromStart: c.Start.New == holdfast.Earliest, fenced: c.Guarantee != holdfast.Unfenced,
+		atomic: c.Guarantee == holdfast.FencedOutputs, stateful: true,
+	}
+	if c.DeadLetters != nil {
+		m.deadLetters = c.DeadLetters.Topic
 	}
 	if m.progress == "" {
 		m.progress = c.Group + "-snapshots"
@@ -83,6 +90,36 @@ func Flow[S any](c holdfast.Config[S]) Model {
 		}
 		return c.Codec.Append(nil, s)
 	}
+	return m
+}
+
+// Pipe returns the model of a pipe with this configuration. It calls Func as the pipe does, from one
+// goroutine.
+func Pipe(c pipe.Config) Model {
+	m := Model{
+		kafka: c.Kafka, group: c.Group, inputs: c.Inputs, progress: c.Progress, outputs: c.Outputs,
+		fromStart: c.Start.New == holdfast.Earliest, fenced: true, atomic: true,
+	}
+	if m.progress == "" {
+		m.progress = c.Group + "-progress"
+	}
+	if c.DeadLetters != nil {
+		m.deadLetters = c.DeadLetters.Topic
+	}
+	m.route = func(r stream.Record) ([]byte, bool, error) { return r.Key, true, nil }
+	m.apply = func(ctx context.Context, before value, r stream.Record) applied {
+		sent, err := c.Apply(ctx, r)
+		for _, out := range sent {
+			if !slices.Contains(c.Outputs, out.Topic) {
+				err = cmp.Or(err, fmt.Errorf("%w: %q", stream.ErrUndeclaredOutput, out.Topic))
+			}
+		}
+		if err != nil {
+			return applied{value: before, err: err}
+		}
+		return applied{value: before, outputs: sent}
+	}
+	m.canonical = func(stored []byte) ([]byte, error) { return stored, nil }
 	return m
 }
 

@@ -2,11 +2,13 @@ package holdfasttest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/devbroker"
@@ -34,7 +36,8 @@ func Verify(tb testing.TB, m Model, members ...Member) {
 
 // Broker returns a connection to an embedded broker that runs until the test ends, or to the cluster of
 // HOLDFAST_BROKERS ("host:port,…"). The embedded one is no proof of a fencing claim: package devbroker
-// lists how it differs from Apache Kafka. Topics are the test's to create.
+// lists how it differs from Apache Kafka. It takes session timeouts from 100 ms on. Topics are the test's
+// to create.
 func Broker(tb testing.TB) kafka.Config {
 	tb.Helper()
 	if addrs := os.Getenv("HOLDFAST_BROKERS"); addrs != "" {
@@ -49,5 +52,23 @@ func Broker(tb testing.TB) kafka.Config {
 			tb.Errorf("close the embedded broker: %v", err)
 		}
 	})
+	if err := shortSessions(tb.Context(), b.Kafka()); err != nil {
+		tb.Fatalf("embedded broker: %v", err)
+	}
 	return b.Kafka()
+}
+
+// shortSessions lets members have session timeouts that suit tests.
+func shortSessions(ctx context.Context, k kafka.Config) error {
+	cl, err := k.Client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	least := "100"
+	changed, err := kadm.NewClient(cl).AlterBrokerConfigs(ctx, []kadm.AlterConfig{{Name: "group.min.session.timeout.ms", Value: &least}})
+	for _, c := range changed {
+		err = errors.Join(err, c.Err)
+	}
+	return err
 }
