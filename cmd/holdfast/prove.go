@@ -225,7 +225,7 @@ func verdictWord(v prove.Verdict, colors bool) string {
 func removed(program string, r prove.Report) string {
 	text := fmt.Sprintf("Removed: topics %d, groups %d.", len(r.Cleaned.Topics), len(r.Cleaned.Groups))
 	if n := len(r.TransactionalIDs); n > 0 {
-		text += fmt.Sprintf(" Transactional ids used: %d, with nothing open; the brokers forget them by themselves.", n)
+		text += fmt.Sprintf(" Transactional ids used: %d; the brokers forget them by themselves.", n)
 	}
 	for _, left := range r.Cleaned.Left {
 		text += " LEFT: " + left + "."

@@ -2,9 +2,11 @@ package prove
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/fence"
@@ -36,20 +38,42 @@ func (w *world) join(ctx context.Context, groupEnd, inputEnd string) (*member, e
 		return nil, err
 	}
 	granted := make(chan *fence.Ownership, 8) // of one partition, of which there is one grant
-	g := fence.NewGroup(func(_ context.Context, o *fence.Ownership) { granted <- o }, func(*fence.Ownership, bool) {})
+	waiting, arrived := context.WithCancel(ctx)
+	defer arrived()
+	g := fence.NewGroup(func(_ context.Context, o *fence.Ownership) { granted <- o; arrived() }, func(*fence.Ownership, bool) {})
 	m.cl, err = g.NewClient(ctx, w.o.Kafka, fence.Session{Group: m.group, HeartbeatInterval: time.Second}, kgo.ConsumeTopics(input))
 	if err != nil {
 		return nil, err
 	}
 	m.cl.PauseFetchTopics(input)
 	w.o.note("    joining group %s (its first rebalance can take the broker some seconds)", m.group)
-	select {
-	case m.own = <-granted:
-		return m, nil
-	case <-ctx.Done():
-		m.leave(ctx)
-		return nil, fmt.Errorf("join group %s: %w", m.group, context.Cause(ctx))
+	for {
+		fetches := m.cl.PollFetches(waiting) // the client tries for ever, and says here why
+		m.cl.AllowRebalance()
+		select {
+		case m.own = <-granted:
+			return m, nil
+		default:
+		}
+		err := context.Cause(ctx)
+		if err == nil {
+			err = forbidden(fetches)
+		}
+		if err != nil {
+			m.leave(ctx)
+			return nil, fmt.Errorf("join group %s: %w", m.group, err)
+		}
 	}
+}
+
+// forbidden returns the error of a poll that says that the group may not be joined, nil if there is none.
+func forbidden(fetches kgo.Fetches) error {
+	for _, f := range fetches.Errors() {
+		if errors.Is(f.Err, kerr.GroupAuthorizationFailed) || errors.Is(f.Err, kerr.TopicAuthorizationFailed) {
+			return f.Err
+		}
+	}
+	return nil
 }
 
 // leave ends the membership, so that the group can be deleted. An error would show there.

@@ -262,7 +262,7 @@ func explain(o Options, op string, err error) error {
 	}
 	switch {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		rights("--operation Create --operation Describe --operation DescribeConfigs --operation Read --operation Write --operation Delete",
+		rights("--operation Create --operation Describe --operation Read --operation Write --operation Delete",
 			"--topic "+o.Prefix)
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		rights("--operation Describe --operation Read --operation Delete", "--group "+o.Prefix)
