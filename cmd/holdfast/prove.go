@@ -200,7 +200,7 @@ func writeReport(to io.Writer, program string, colors bool, r prove.Report) erro
 	for _, e := range r.Exercises {
 		fmt.Fprintf(&b, "%-12s %-10s %8.1f\n", e.Name, strings.ToUpper(string(e.Verdict)), float64(e.TookMs)/1000)
 	}
-	fmt.Fprintf(&b, "\n%s\n", indent(removed(program, r), 0, textColumns))
+	fmt.Fprintf(&b, "\n%s\n", removed(program, r))
 	fmt.Fprintf(&b, "\n%d proved, %d refuted, %d not shown", r.Proved, r.Refuted, r.NotShown)
 	if r.NotShown > 0 {
 		fmt.Fprint(&b, ": NOTHING IS CLAIMED about what was not shown")
@@ -227,11 +227,12 @@ func removed(program string, r prove.Report) string {
 	if n := len(r.TransactionalIDs); n > 0 {
 		text += fmt.Sprintf(" Transactional ids used: %d; the brokers forget them by themselves.", n)
 	}
+	text = wrap(text, textColumns)
 	for _, left := range r.Cleaned.Left {
-		text += " LEFT: " + left + "."
+		text += "\n" + indent("LEFT: "+strings.TrimRight(left, ".")+".", 6, textColumns)
 	}
 	if len(r.Cleaned.Left) > 0 {
-		text += " To remove what is left: " + program + " prove --cleanup, with the same connection and prefix."
+		text += "\nTo remove what is left, with the same connection and prefix:\n  " + program + " prove --cleanup"
 	}
 	return text
 }
