@@ -118,18 +118,21 @@ func TestKafkaProveForbidden(t *testing.T) {
 		}
 	}
 	topicRights := "--operation Create --operation Describe --operation Read --operation Write --operation Delete --topic p- --resource-pattern-type prefixed"
-	expect("nothing", run(), exitUnreachable, topicRights, "0 proved, 0 refuted, 5 not shown")
+	expect("nothing", run(), exitUnreachable, "Try: kafka-acls.sh", topicRights, "0 proved, 0 refuted, 5 not shown")
 
 	allow(kadm.NewACLs().Topics("p-").Operations(kadm.OpCreate, kadm.OpDescribe, kadm.OpRead, kadm.OpWrite))
 	undeleted := run("--claims", "sends")
-	expect("topics but Delete", undeleted, exitUnreachable, "1 proved", "LEFT: topic p-", "prove --cleanup", topicRights)
+	expect("topics but Delete", undeleted, exitUnreachable, "1 proved", "LEFT: topic p-", "not authorized to remove 1 thing of this run", "prove --cleanup", topicRights)
 	if left := onCluster(t, k); len(left) != 1 {
 		t.Errorf("left %v", left)
 	}
 
 	allow(kadm.NewACLs().Topics("p-").Operations(kadm.OpDelete))
 	expect("no groups and ids", run(), exitUnreachable, "1 proved, 0 refuted, 4 not shown",
-		"--operation Describe --operation Read --operation Delete --group p-", "--operation Describe --operation Write --transactional-id p-", "Removed: topics ")
+		"--operation Describe --operation Read --operation Delete --group p-", "--operation Describe --operation Write --transactional-id p-", "Removed: topics 8, groups 0", "not authorized to run aborted, fencing, generation, takeover\n")
+	if left := onCluster(t, k); len(left) != 1 {
+		t.Errorf("left %v", left)
+	}
 	allow(kadm.NewACLs().Groups("p-").Operations(kadm.OpDescribe, kadm.OpRead, kadm.OpDelete))
 	allow(kadm.NewACLs().TransactionalIDs("p-", "holdfast-").Operations(kadm.OpDescribe, kadm.OpWrite))
 	expect("all that was named", run(), exitOK, "5 proved, 0 refuted, 0 not shown")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -57,7 +58,9 @@ func (w *world) join(ctx context.Context, groupEnd, inputEnd string) (*member, e
 		}
 		err := context.Cause(ctx)
 		if err == nil {
-			err = forbidden(fetches)
+			if err = forbidden(fetches); err != nil { // there is no group then that could be removed
+				w.made.groups = slices.DeleteFunc(w.made.groups, func(g string) bool { return g == m.group })
+			}
 		}
 		if err != nil {
 			m.leave(ctx)
@@ -110,7 +113,7 @@ func (m *member) bind(ctx context.Context, w *world, cl *kgo.Client, id string, 
 
 // commit commits an offset under the live token, together with a record, in a transaction of its own.
 func (m *member) commit(ctx context.Context, w *world, id string, next int64, r *kgo.Record) error {
-	cl, err := w.transactional(id)
+	cl, err := w.transactional(ctx, id)
 	if err != nil {
 		return err
 	}
