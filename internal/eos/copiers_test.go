@@ -1,6 +1,7 @@
 package eos
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -43,6 +44,12 @@ func TestKafkaTransactions(t *testing.T) {
 			t.Parallel()
 			bounceCopiers(t, c, (*member).leave)
 		})
+	})
+	t.Run("brokers hard", func(t *testing.T) {
+		bounceBrokers(t, c, func(_ context.Context, b *kafkatest.Broker) error { return b.Kill() })
+	})
+	t.Run("brokers clean", func(t *testing.T) {
+		bounceBrokers(t, c, func(ctx context.Context, b *kafkatest.Broker) error { return b.Stop(ctx) })
 	})
 }
 

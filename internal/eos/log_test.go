@@ -26,6 +26,9 @@ func (e entry) is(prefixes ...string) bool {
 	return false
 }
 
+// has reports whether the line contains text.
+func (e entry) has(text string) bool { return strings.Contains(e.line, text) }
+
 // eventLog is what all processes of a bench have said so far, in the order in which it was read.
 type eventLog struct {
 	t *testing.T
