@@ -13,21 +13,28 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 )
 
-// bounceBrokers runs copiers and bounces each broker once. A broker goes when it has carried out a
-// request of a transaction whose answer is still on its way, so that every bounce leaves a copier in
-// the dark.
-func bounceBrokers(t *testing.T, c *kafkatest.Cluster, end func(context.Context, *kafkatest.Broker) error) {
+// end is a way in which a broker ends.
+type end func(context.Context, *kafkatest.Broker) error
+
+func kill(_ context.Context, b *kafkatest.Broker) error       { return b.Kill() }
+func shutDown(ctx context.Context, b *kafkatest.Broker) error { return b.Stop(ctx) }
+
+// bounceBrokers runs copiers and bounces one broker after the other, each in its way. A broker goes when
+// it has carried out a request of a transaction whose answer is still on its way, so that every bounce
+// leaves a copier in the dark.
+func bounceBrokers(t *testing.T, c *kafkatest.Cluster, engine string, ends ...end) {
 	s := sizes()
 	b := newBench(t, c, s.partitions)
+	b.conf.Engine = engine
 	var ms []*member
 	for i := range s.copiers {
 		ms = append(ms, b.member(fmt.Sprint("copier ", i+1)))
 	}
 	b.seed(s.records / 5)
 	b.live.await(s.records / 5)
-	portion := (s.records - b.seeded) / (len(c.Brokers) + 1)
-	for _, broker := range c.Brokers {
-		b.bounce(broker, ms, portion, end)
+	portion := (s.records - b.seeded) / (len(ends) + 1)
+	for i, end := range ends {
+		b.bounce(c.Brokers[i], ms, portion, end)
 	}
 	b.seed(s.records)
 	b.live.await(s.records)
@@ -41,7 +48,7 @@ func bounceBrokers(t *testing.T, c *kafkatest.Cluster, end func(context.Context,
 }
 
 // bounce ends a broker in the midst of a portion and starts it again.
-func (b *bench) bounce(broker *kafkatest.Broker, ms []*member, portion int, end func(context.Context, *kafkatest.Broker) error) {
+func (b *bench) bounce(broker *kafkatest.Broker, ms []*member, portion int, end end) {
 	b.t.Helper()
 	inTransaction := wiretap.Keys(kmsg.Produce, kmsg.TxnOffsetCommit, kmsg.EndTxn)
 	held := make(chan struct{}, 1)
