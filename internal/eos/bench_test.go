@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// ours is the engine of our members.
-	ours = "fence"
+	// ours is the engine of our members where a test does not name another.
+	ours = "pipe"
 	// patience bounds every wait for an event: it is far above what a healthy run takes, so that only
 	// a hang meets it.
 	patience = 90 * time.Second
@@ -47,7 +47,7 @@ func newBench(t *testing.T, c *kafkatest.Cluster, partitions int32) *bench {
 		},
 		producer: c.Client(t, kgo.DefaultProduceTopic(name+"-input")),
 	}
-	b.live = startReader(t, c, b.conf.Output, partitions, kgo.ReadCommitted())
+	b.live = startReader(b, kgo.ReadCommitted())
 	return b
 }
 

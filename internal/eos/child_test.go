@@ -36,8 +36,8 @@ type copierConfig struct {
 // key decides the output's partition, as it has decided the input's.
 type engine func(ctx context.Context, c copierConfig, hooks stream.Hooks) error
 
-// engines are the ways of ours to copy.
-var engines = map[string]engine{"fence": copyByFence}
+// engines are the ways of ours to copy: the product, and a consumer loop of one's own over its fence.
+var engines = map[string]engine{"fence": copyByFence, "pipe": copyByPipe}
 
 // runCopier tells its parent what happens: the event's name, the partition, and what belongs to it.
 func runCopier(ctx context.Context, p *kafkatest.Parent) error {
@@ -84,7 +84,9 @@ func (c copierConfig) kafka() kafka.Config {
 }
 
 func (c copierConfig) session() fence.Session {
-	return fence.Session{Group: c.Group, SessionTimeout: c.Session, RebalanceTimeout: 20 * time.Second, HeartbeatInterval: 300 * time.Millisecond}
+	return fence.Session{
+		Group: c.Group, SessionTimeout: c.Session, RebalanceTimeout: max(20*time.Second, c.Session), HeartbeatInterval: 300 * time.Millisecond,
+	}
 }
 
 func logger() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }

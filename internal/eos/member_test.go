@@ -25,6 +25,11 @@ type member struct {
 	ending  *atomic.Bool // whether the process may end
 }
 
+// idOf returns the transactional id of our members for a partition.
+func (b *bench) idOf(p int32) string {
+	return fence.TransactionalID(b.conf.Group, b.conf.Progress, p)
+}
+
 // member starts a copier, and returns when it owns a partition.
 func (b *bench) member(name string) *member {
 	b.t.Helper()
@@ -99,6 +104,12 @@ func (m *member) holdCommit() *wiretap.Fault {
 	return f
 }
 
+// discard ends the connections of a member that is dead, with what is held on them.
+func (m *member) discard(hold *wiretap.Fault) {
+	m.tap.Cut(func(string) bool { return true })
+	hold.Lift()
+}
+
 // partitionOf returns the partition that a request to end a transaction is about.
 func (m *member) partitionOf(r wiretap.Request) int32 {
 	m.b.t.Helper()
@@ -108,7 +119,7 @@ func (m *member) partitionOf(r wiretap.Request) int32 {
 	}
 	id := req.(*kmsg.EndTxnRequest).TransactionalID
 	for p := range m.b.partitions {
-		if id == fence.TransactionalID(m.b.conf.Group, m.b.conf.Progress, p) {
+		if id == m.b.idOf(p) {
 			return p
 		}
 	}
@@ -127,11 +138,11 @@ func (m *member) crash(portion, n int) {
 	partition := m.partitionOf(hold.Caught()[0])
 	mark := m.b.log.mark()
 	m.kill()
-	if n%3 == 1 {
-		m.tap.Cut(func(string) bool { return true })
-	}
-	if n%3 < 2 {
+	switch n % 3 {
+	case 0:
 		hold.Lift()
+	case 1:
+		m.discard(hold)
 	}
 	m.start()
 	m.b.log.await(fmt.Sprintf("the takeover of partition %d", partition), mark, 1, func(e entry) bool {
