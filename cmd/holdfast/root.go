@@ -92,7 +92,7 @@ reached or does not permit it, 4 interrupted.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c.CommandPath()+" --help", "%w", plainFlagError(err))
 	})
-	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.brokerCommand(), a.versionCommand())
+	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.brokerCommand(), a.dlqCommand(), a.versionCommand())
 	root.Version = readBuild().Version
 	root.SetVersionTemplate(readBuild().String())
 	root.InitDefaultCompletionCmd("completion")
@@ -118,7 +118,7 @@ func hideConnection(root *cobra.Command) {
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		only.register(flags)
 		flags.VisitAll(func(f *pflag.Flag) {
-			meant := top == root || top.Name() == "demo" || top.Name() == "broker" && strings.HasPrefix(f.Name, "sasl-")
+			meant := top == root || top.Name() == "demo" || top.Name() == "dlq" || top.Name() == "broker" && strings.HasPrefix(f.Name, "sasl-")
 			root.PersistentFlags().Lookup(f.Name).Hidden = !meant
 		})
 		help(c, args)
