@@ -39,17 +39,24 @@ func newDeadLetters(t *testing.T, brokers string) *deadLetters {
 	d := &deadLetters{t: t, cl: cl, brokers: brokers, dead: kafkatest.UniqueName("dead"), orders: kafkatest.UniqueName("orders"),
 		when: time.UnixMilli(1_700_000_000_123).UTC()}
 	d.create(d.dead, 2)
-	d.create(d.orders, 3)
-	if d.id, err = wire.TopicID(t.Context(), cl, d.orders); err != nil {
-		t.Fatal(err)
-	}
+	d.id = d.create(d.orders, 3)
 	return d
 }
 
-func (d *deadLetters) create(topic string, partitions int32) {
+// create makes a topic, waits until brokers tell of it, and returns its id.
+func (d *deadLetters) create(topic string, partitions int32) [16]byte {
 	d.t.Helper()
 	if _, err := kadm.NewClient(d.cl).CreateTopic(d.t.Context(), partitions, -1, nil, topic); err != nil {
 		d.t.Fatal(err)
+	}
+	for {
+		f, err := wire.TopicShape(d.t.Context(), d.cl, topic)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if f.Exists && f.Leaderless == 0 && f.Partitions == partitions {
+			return f.ID
+		}
 	}
 }
 
