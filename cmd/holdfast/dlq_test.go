@@ -101,7 +101,7 @@ func (d *deadLetters) standard() {
 
 func (d *deadLetters) run(code int, args ...string) result {
 	d.t.Helper()
-	got := command(d.t.Context(), append([]string{"dlq", "--brokers", d.brokers, "--timeout", "20s"}, args...)...)
+	got := command(d.t.Context(), append([]string{"dlq", "--brokers", d.brokers, "--timeout", "1m"}, args...)...)
 	if got.code != code {
 		d.t.Fatalf("%v: exit code %d, want %d\n%s%s", args, got.code, code, got.stdout, got.stderr)
 	}
