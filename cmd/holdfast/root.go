@@ -93,7 +93,7 @@ reached or does not permit it, 4 interrupted.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c.CommandPath()+" --help", "%w", plainFlagError(err))
 	})
-	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.proveCommand(), a.proveRivalCommand(), a.tailCommand(), a.brokerCommand(), a.versionCommand())
+	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.proveCommand(), a.proveRivalCommand(), a.tailCommand(), a.dlqCommand(), a.brokerCommand(), a.versionCommand())
 	root.Version = readBuild().Version
 	root.SetVersionTemplate(readBuild().String())
 	root.InitDefaultCompletionCmd("completion")
