@@ -62,6 +62,10 @@ func (i *inspection) inspectGroup(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", i.groupError(err)
 	}
+	// The coordinator turns a group of consumers from one protocol to the other, and none of another type.
+	if g.Type != "" && g.Type != "classic" && g.Type != "consumer" {
+		return "", i.taken(fmt.Errorf("%w: it is a %s group, which takes no consumers", stream.ErrOtherComponent, g.Type))
+	}
 	// A group without members takes any protocol with the first one that joins.
 	if g.Members > 0 && g.ProtocolType != "" && g.ProtocolType != "consumer" {
 		return "", i.taken(fmt.Errorf("%w: its %d members are not consumers, they speak the protocol %q",

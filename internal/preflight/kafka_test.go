@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -166,6 +167,70 @@ func TestKafkaGroupOfAnotherProtocol(t *testing.T) {
 	}
 	if found, err := Inspect(t.Context(), job, true); err != nil {
 		t.Errorf("after its members left: %v\n%s", err, found.Report)
+	}
+}
+
+// A group of a type that takes no consumers is refused, one of consumers of the newer protocol is not.
+func TestKafkaGroupOfAnotherType(t *testing.T) {
+	t.Parallel()
+	k := kafkatest.Start(t)
+	cl := k.Client(t)
+	if v, err := kadm.NewClient(cl).ApiVersions(t.Context()); err != nil || !supports(v, kmsg.ShareGroupHeartbeat) {
+		t.Skipf("the brokers have no share groups (%v)", err)
+	}
+	name := kafkatest.UniqueName("type")
+	job := pipe(k.Addrs, name+"-share", k.CreateTopic(t, name, 1, nil))
+	share := kmsg.NewPtrShareGroupHeartbeatRequest()
+	share.GroupID, share.MemberID, share.SubscribedTopicNames = job.Group, name, []string{name}
+	accepted(t, func() (int16, error) {
+		resp, err := share.RequestWith(t.Context(), cl)
+		if err != nil {
+			return 0, err
+		}
+		return resp.ErrorCode, nil
+	})
+	found, err := Inspect(t.Context(), job, true)
+	refused(t, found, err, stream.ErrOtherComponent, job.Group, "it is a share group")
+
+	job = pipe(k.Addrs, name+"-consumer", name)
+	consumer := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	consumer.Group, consumer.MemberID, consumer.SubscribedTopicNames = job.Group, name, []string{name}
+	consumer.RebalanceTimeoutMillis, consumer.Topics = 30000, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	accepted(t, func() (int16, error) {
+		resp, err := consumer.RequestWith(t.Context(), cl)
+		if err != nil {
+			return 0, err
+		}
+		return resp.ErrorCode, nil
+	})
+	if found, err := Inspect(t.Context(), job, true); err != nil {
+		t.Errorf("consumers of the newer protocol: %v\n%s", err, found.Report)
+	}
+}
+
+func supports(brokers kadm.BrokersApiVersions, key kmsg.Key) bool {
+	for _, b := range brokers {
+		if _, ok := b.KeyMaxVersion(int16(key)); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// accepted repeats a request while the coordinator is not ready.
+func accepted(t *testing.T, request func() (int16, error)) {
+	t.Helper()
+	for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
+		code, err := request()
+		if err == nil {
+			err = kerr.ErrorForCode(code)
+		}
+		if err == nil {
+			return
+		}
+		if !kerr.IsRetriable(err) {
+			t.Fatal(err)
+		}
 	}
 }
 
