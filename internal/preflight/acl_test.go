@@ -38,7 +38,11 @@ var (
 	deadOf     = func(j Job) string { return j.DeadLetters }
 )
 
-// grants are those of a pipe. Each topic may be described, so that what lacks is not seen by that.
+// clusterConfig is the permission without which the brokers' maximum is not known.
+const clusterConfig = "describe the cluster's configuration"
+
+// grants are those of a pipe. Each topic and the group may be described, so that what lacks is not seen
+// by that.
 var grants = []grant{
 	{"descriptions", func(j Job) *kadm.ACLBuilder {
 		return kadm.NewACLs().Topics(j.Inputs[0], j.Progress.Topic, j.Outputs[0], j.DeadLetters).Operations(kadm.OpDescribe, kadm.OpDescribeConfigs)
@@ -48,9 +52,10 @@ var grants = []grant{
 	{"write progress", topicGrant(progressOf, kadm.OpWrite), []string{"may not write the progress topic", "--operation Read --operation Write --operation DescribeConfigs"}},
 	{"write output", topicGrant(outputOf, kadm.OpWrite), []string{"may not write the output topic", "--operation Write --operation DescribeConfigs --topic"}},
 	{"write dead letters", topicGrant(deadOf, kadm.OpWrite), []string{"may not write the dead-letter topic", "--operation Write --operation DescribeConfigs --topic"}},
+	{"describe group", func(j Job) *kadm.ACLBuilder { return kadm.NewACLs().Groups(j.Group).Operations(kadm.OpDescribe) }, nil},
 	{"read group", func(j Job) *kadm.ACLBuilder { return kadm.NewACLs().Groups(j.Group).Operations(kadm.OpRead) },
 		[]string{"check group", "--operation Read --group"}},
-	{"describe the cluster's configuration", func(Job) *kadm.ACLBuilder { return kadm.NewACLs().Clusters().Operations(kadm.OpDescribeConfigs) }, nil},
+	{clusterConfig, func(Job) *kadm.ACLBuilder { return kadm.NewACLs().Clusters().Operations(kadm.OpDescribeConfigs) }, nil},
 }
 
 func user(without int) string { return fmt.Sprintf("user%d", without) }
@@ -96,7 +101,7 @@ func inspectUntil(t *testing.T, job Job, done func(Found, error) bool) (Found, e
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
-		found, err := Inspect(ctx, job, false)
+		found, err := Inspect(t.Context(), job, false)
 		if done(found, err) {
 			return found, err
 		}
@@ -173,7 +178,7 @@ func testTimeout(t *testing.T, k *kafkatest.Cluster) {
 			t.Errorf("%s: %v\n%s", name, err, found.Report)
 		}
 	}
-	without := slices.IndexFunc(grants, func(g grant) bool { return g.words == nil })
+	without := slices.IndexFunc(grants, func(g grant) bool { return g.name == clusterConfig })
 	job = secured(t, k, without)
 	job.TransactionTimeout = 30 * time.Second
 	found, _ = inspectUntil(t, job, func(_ Found, err error) bool { return err == nil })

@@ -29,7 +29,7 @@ const coordinatorPause = 100 * time.Millisecond
 // A coordinator that does not answer refuses no start: the member waits for it as it does in every
 // outage, and a rolling restart must not end those that start meanwhile.
 func (i *inspection) group(parent context.Context) error {
-	ctx, cancel := context.WithTimeout(parent, coordinatorPatience)
+	ctx, cancel := context.WithTimeout(parent, i.patience)
 	defer cancel()
 	fact, err := i.inspectGroup(ctx)
 	for wire.Passes(err) && ctx.Err() == nil {
