@@ -145,7 +145,7 @@ func Partitions(ctx context.Context, cl *kgo.Client, topic string) (int32, error
 	f, err := topicShape(ctx, cl, topic)
 	if err == nil && !f.Exists {
 		err = topicError(topic, fmt.Errorf("%w: it does not exist", stream.ErrTopic)).
-			Hinted("see which topics there are: kafka-topics.sh --bootstrap-server %s --list", Bootstrap(cl))
+			Hinted("kafka-topics.sh --bootstrap-server %s --list, which shows the topics there are", Bootstrap(cl))
 	}
 	return f.Partitions, err
 }

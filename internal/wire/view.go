@@ -32,7 +32,7 @@ const (
 	// followPause is waited at the end of the log before it is looked at again.
 	followPause = 200 * time.Millisecond
 
-	// markerLimit is how many markers are held in memory at once, at 16 bytes each and what a map
+	// markerLimit is how many markers are held in memory at once, at 24 bytes each and what a map
 	// of producer ids costs.
 	markerLimit = 1 << 20
 )

@@ -59,8 +59,7 @@ func settle(ctx context.Context, p *part) {
 func (t *tailer) counted(p *part) string {
 	at := p.log.At().String()
 	if p.position <= p.from {
-		return fmt.Sprintf("%s: nothing from offset %d on; the log has offsets from %d up to its end at %d.",
-			at, p.from, p.ends.start, max(p.ends.highWatermark, p.position))
+		return fmt.Sprintf("%s: nothing from offset %d on; %s.", at, p.from, p.ends)
 	}
 	n := p.count.status
 	var records []string

@@ -55,6 +55,13 @@ type ends struct {
 	start, highWatermark, lastStable int64
 }
 
+func (e ends) String() string {
+	if e.start == e.highWatermark {
+		return fmt.Sprintf("the log is empty and ends at %d", e.start)
+	}
+	return fmt.Sprintf("the log has offsets from %d up to its end at %d", e.start, e.highWatermark)
+}
+
 // end is where a reader of the isolation level stops.
 func (e ends) end(committed bool) int64 {
 	if committed {
@@ -74,7 +81,7 @@ func (e ends) resolve(p Place, end int64) (int64, error) {
 		return max(e.start, end-p.n), nil
 	}
 	if p.n < e.start || p.n > e.highWatermark {
-		return 0, fmt.Errorf("offset %d is out of range: the log has offsets from %d up to its end at %d", p.n, e.start, e.highWatermark)
+		return 0, fmt.Errorf("offset %d is out of range: %s", p.n, e)
 	}
 	return p.n, nil
 }

@@ -2,6 +2,7 @@ package tail
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -102,7 +103,7 @@ func (t *tailer) follow(ctx context.Context) error {
 			cancel(failed)
 		}
 	}
-	if failed == errLimit { //nolint:errorlint // it is never wrapped
+	if errors.Is(failed, errLimit) {
 		return nil
 	}
 	return failed

@@ -127,7 +127,7 @@ func TestWaiterGivesUpOnSilenceOnly(t *testing.T) {
 			t.Fatal("gave up although there was an answer in between")
 		}
 		time.Sleep(30 * time.Second)
-		if w.retried(last); gave != last { //nolint:errorlint // the very error
+		if w.retried(last); !errors.Is(gave, last) {
 			t.Errorf("after 30 s of silence: %v", gave)
 		}
 	})
