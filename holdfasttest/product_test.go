@@ -9,8 +9,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/kafkatest"
 	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wiretap"
+	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/pipe"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -73,6 +75,15 @@ func piped(r *run, _ bool) {
 
 func TestProductHistories(t *testing.T) {
 	t.Parallel()
+	testProductHistories(t, func(t *testing.T) kafka.Config { return Broker(t) })
+}
+
+func TestKafkaProductHistories(t *testing.T) {
+	t.Parallel()
+	testProductHistories(t, func(t *testing.T) kafka.Config { return kafka.Config{Brokers: kafkatest.Start(t).Addrs} })
+}
+
+func testProductHistories(t *testing.T, broker func(*testing.T) kafka.Config) {
 	for _, c := range productHistories {
 		for _, off := range []bool{false, true} {
 			name := c.name + ", in force"
@@ -81,7 +92,7 @@ func TestProductHistories(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				r := newRun(t, Broker(t))
+				r := newRun(t, broker(t))
 				ctx, want := t.Context(), ""
 				if off {
 					ctx, want = rule.Without(ctx, c.off...), c.want

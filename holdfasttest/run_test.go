@@ -31,10 +31,13 @@ type run struct {
 	pipe    *pipe.Config // instead of a flow
 	cl      *kgo.Client
 	members []*member
+	history History // of the last check
 }
 
 // newRun makes the topics and a configuration that commits only what a record asks for.
-func newRun(t *testing.T, k kafka.Config) *run {
+func newRun(t *testing.T, k kafka.Config) *run { return newRunWith(t, k, 1) }
+
+func newRunWith(t *testing.T, k kafka.Config, partitions int32) *run {
 	t.Helper()
 	cl, err := k.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(100*time.Millisecond))
 	if err != nil {
@@ -51,15 +54,20 @@ func newRun(t *testing.T, k kafka.Config) *run {
 	r.conf.Group += suffix
 	r.conf.Inputs, r.conf.Outputs = []string{testInput + suffix}, []string{testOutput + suffix}
 	r.conf.Fold = countdown(r.output())
-	for _, topic := range []string{r.input(), r.output()} {
-		if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, topic); err != nil {
-			t.Fatal(err)
-		}
-	}
+	r.create(partitions, r.input(), r.output())
 	r.conf.Snapshots.Create = &holdfast.TopicConfig{}
 	r.conf.Commit = holdfast.Commit{Persist: time.Hour, PersistCooldown: time.Nanosecond, Interval: 20 * time.Millisecond, RevokeBudget: 500 * time.Millisecond}
 	r.conf.Member = holdfast.Member{SessionTimeout: 2 * time.Second, RebalanceTimeout: 10 * time.Second, HeartbeatInterval: 200 * time.Millisecond, TransactionTimeout: 2 * time.Second}
 	return r
+}
+
+func (r *run) create(partitions int32, topics ...string) {
+	r.t.Helper()
+	for _, topic := range topics {
+		if _, err := kadm.NewClient(r.cl).CreateTopic(r.t.Context(), partitions, 1, nil, topic); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 }
 
 func (r *run) input() string  { return r.conf.Inputs[0] }
@@ -263,6 +271,7 @@ func (r *run) check() []Violation {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.history = h
 	return Check(h, model)
 }
 
