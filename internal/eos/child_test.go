@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -30,6 +31,7 @@ type copierConfig struct {
 	Session                        time.Duration // of the membership
 	TransactionTimeout             time.Duration
 	Records                        int // of one transaction, at most
+	Off                            []rule.Name
 }
 
 // engine copies Input to Output as one member of the group until ctx ends, and returns nil then. The
@@ -49,7 +51,7 @@ func runCopier(ctx context.Context, p *kafkatest.Parent) error {
 	if !ok {
 		return fmt.Errorf("no engine %q", c.Engine)
 	}
-	return e(ctx, c, tell(p))
+	return e(rule.Without(ctx, c.Off...), c, tell(p))
 }
 
 // tell sends the events that the tests wait for. One that cannot be sent has no reader any more: the

@@ -33,6 +33,14 @@ func (b *bench) idOf(p int32) string {
 // member starts a copier, and returns when it owns a partition.
 func (b *bench) member(name string) *member {
 	b.t.Helper()
+	m := b.newMember(name)
+	m.start()
+	return m
+}
+
+// newMember returns a copier that is yet to be started.
+func (b *bench) newMember(name string) *member {
+	b.t.Helper()
 	tap, err := wiretap.NewCluster(b.c.Addrs)
 	if err != nil {
 		b.t.Fatal(err)
@@ -48,7 +56,6 @@ func (b *bench) member(name string) *member {
 			m.refused.Add(1)
 		}
 	}, kmsg.EndTxn)
-	m.start()
 	return m
 }
 

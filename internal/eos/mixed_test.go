@@ -132,6 +132,15 @@ func mixed(t *testing.T, c *kafkatest.Cluster, oursFirst bool) {
 	m.kill()
 	m.discard(hold)
 	b.live.await(b.seeded)
+	ahead, progress := 0, b.progress()
+	for p, next := range b.committed() {
+		if next > progress[p] {
+			ahead++
+		}
+	}
+	if ahead == 0 {
+		t.Errorf("no offset is ahead of its progress record: the Java copier has moved none of our partitions (%v)", progress)
+	}
 	mark := b.log.mark()
 	m.start()
 	b.seed(b.seeded + portion)
