@@ -3,8 +3,6 @@ package wire
 import (
 	"math"
 	"testing"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func TestWitness(t *testing.T) {
@@ -28,25 +26,5 @@ func TestWitness(t *testing.T) {
 		if got, ok := ParseWitness(m); ok || got != (Witness{}) {
 			t.Errorf("%q gives %+v, %v", m, got, ok)
 		}
-	}
-}
-
-func TestOperations(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		bits    int32
-		refused bool
-	}{
-		"not told":    {math.MinInt32, false},
-		"none":        {0, true},
-		"another one": {1 << kmsg.ACLOperationRead, true},
-		"permitted":   {1<<kmsg.ACLOperationRead | 1<<kmsg.ACLOperationWrite, false},
-	} {
-		if got := operationsOf(c.bits).Refuses(kmsg.ACLOperationWrite); got != c.refused {
-			t.Errorf("%s: refused %v, want %v", name, got, c.refused)
-		}
-	}
-	if (Operations{}).Refuses(kmsg.ACLOperationWrite) {
-		t.Error("the zero value refuses")
 	}
 }
