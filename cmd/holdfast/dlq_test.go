@@ -37,7 +37,8 @@ func newDeadLetters(t *testing.T, brokers string) *deadLetters {
 	}
 	t.Cleanup(cl.Close)
 	d := &deadLetters{t: t, cl: cl, brokers: brokers, dead: kafkatest.UniqueName("dead"), orders: kafkatest.UniqueName("orders"),
-		when: time.UnixMilli(1_700_000_000_123).UTC()}
+		// Not an old one: retention counts from the record's timestamp, and would delete the letters.
+		when: time.Now().UTC().Truncate(time.Millisecond)}
 	d.create(d.dead, 2)
 	d.id = d.create(d.orders, 3)
 	return d

@@ -45,8 +45,9 @@ func (p *Plan) Send(ctx context.Context) (Sent, error) {
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
 		// A flush ends with its context. Without this option a record that was on its way when its broker
 		// went silent would be waited for all the same; nothing is produced after it by this client, so
-		// that idempotence loses nothing. RecordDeliveryTimeout is no way: it counts from the record's
-		// timestamp, which is the old one.
+		// that idempotence loses nothing. A RecordDeliveryTimeout, which the configuration may have, counts
+		// from the record's timestamp: the old one, so that every letter would be too late.
+		kgo.RecordDeliveryTimeout(0),
 		kgo.AllowIdempotentProduceCancellation())
 	if err != nil {
 		return s.sent, err
@@ -172,7 +173,8 @@ func (s *sender) refused(ctx context.Context, place Place, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return named(context.Cause(ctx))
-	case errors.Is(err, kerr.TopicAuthorizationFailed):
+	// Who may write to no topic at all is refused a producer id by the cluster, before any topic is named.
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return named(fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)).
 			Hinted("%s", wire.GrantTopic(s.client, item.To.Topic, "Write", "Describe"))
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
