@@ -403,3 +403,37 @@ func TestOffsetsAreReset(t *testing.T) {
 		t.Errorf("out has %s", got)
 	}
 }
+
+// A pipe over one input goes on when that has got more partitions: it has no state that belongs to one.
+func TestInputGetsMorePartitions(t *testing.T) {
+	t.Parallel()
+	l := embedded(t, "in", "out")
+	l.numbers("in", 3)
+	c := l.config(func(_ context.Context, _ stream.Record, out *pipe.Out) error { out.Forward("out"); return nil })
+	r := l.start(t.Context(), c)
+	r.untilCommitted("in", 0, 3)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.admin.UpdatePartitions(l.ctx, 2, "in"); err != nil {
+		t.Fatal(err)
+	}
+	p, err := pipe.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Run(l.ctx); !errors.Is(err, stream.ErrTopic) || !strings.Contains(err.Error(), "--partitions 2") {
+		t.Fatalf("with a progress topic of 1 partition Run returned %v", err)
+	}
+	if _, err := l.admin.UpdatePartitions(l.ctx, 2, "copy-progress"); err != nil {
+		t.Fatal(err)
+	}
+	l = newLab(t, l.kafka) // whose client knows the partitions
+	l.produce(&kgo.Record{Topic: "in", Value: []byte("3")}, &kgo.Record{Topic: "in", Partition: 1, Value: []byte("4")})
+	again := l.start(t.Context(), c)
+	again.untilCommitted("in", 0, 4)
+	again.untilCommitted("in", 1, 1)
+	if got := l.read("out", kgo.ReadCommitted()); len(got) != 5 {
+		t.Errorf("out has %s", values(got))
+	}
+}

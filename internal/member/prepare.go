@@ -263,15 +263,25 @@ func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
 	if p != nil && len(p.Inputs) == 1 {
 		then, partitions = p.Inputs[0], p.Partitions
 	}
+	stateless := w.m.cfg.Map != nil
+	hint := "the state belongs to the input as it was. Choose Rebuild to fold the input as it is, or use another group"
+	if stateless {
+		hint = "the offsets belong to the input as it was. Choose Rebuild to begin at its first record, or use another group"
+	}
 	changed := func(format string, args ...any) error {
-		return w.located(stream.NewError("check input", fmt.Errorf(format+": %w", append(args, stream.ErrInputChanged)...)).
-			Hinted("the state belongs to the input as it was. Choose Rebuild to fold the input as it is, or use another group"))
+		return w.located(stream.NewError("check input", fmt.Errorf(format+": %w", append(args, stream.ErrInputChanged)...)).Hinted("%s", hint))
 	}
 	switch {
 	case !facts.Exists:
 		return changed("the topic does not exist any more")
 	case facts.ID != then.TopicID:
 		return changed("the topic was deleted and created again: its id was %x and is %x", then.TopicID, facts.ID)
+	case facts.Partitions != partitions && stateless && p == nil:
+		hint = fmt.Sprintf("give the progress topic %s a partition for each of them, and start again", w.m.cfg.Snapshots.Topic)
+		return changed("the topic had %d partitions when the pipe started and has %d", partitions, facts.Partitions)
+	case facts.Partitions != partitions && stateless && len(w.m.cfg.Inputs) == 1:
+		// Without state no key is at home in a partition, and those that were there before keep theirs of
+		// the progress topic. With several inputs the later ones would have others.
 	case facts.Partitions != partitions:
 		return changed("the topic had %d partitions and has %d: keys have moved between partitions", partitions, facts.Partitions)
 	}
