@@ -148,7 +148,7 @@ func (c *checker) checkOrder(want *outputs, all []found) {
 	homes := map[lane]stream.Partition{}
 	for _, f := range all {
 		content := contentOf(f.message.Key, f.message.Value, f.message.Headers, timeOf(f.message))
-		if want.ambiguous(content) {
+		if want.ambiguous(content, c.m.atomic) {
 			continue
 		}
 		l := lane{unit: f.unit, at: f.at}
@@ -172,12 +172,13 @@ func (c *checker) checkOrder(want *outputs, all []found) {
 	}
 }
 
-// ambiguous reports whether several input partitions give this content: which of them a record is
-// of cannot be told, and so nothing about its order.
-func (o *outputs) ambiguous(content string) bool {
+// ambiguous reports whether it cannot be told which step a record with this content is of, and so
+// nothing about its order: several input partitions give it, or several steps do and it may have been
+// sent again.
+func (o *outputs) ambiguous(content string, once bool) bool {
 	indexes := o.by[content]
-	for _, i := range indexes {
-		if o.promised[i].unit != o.promised[indexes[0]].unit {
+	for _, i := range indexes[1:] {
+		if !once || o.promised[i].unit != o.promised[indexes[0]].unit {
 			return true
 		}
 	}

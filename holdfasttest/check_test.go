@@ -21,6 +21,14 @@ func TestRightHistories(t *testing.T) {
 		{"an output is sent again", func(w *world) {
 			w.outputs = append(w.outputs[:3:3], append([]out{{"a", sum(1), Committed}, {"b", sum(2), Committed}}, w.outputs[3:]...)...)
 		}},
+		{"an output that two steps give is sent again", func(w *world) {
+			w.input = append(w.input, in{7, "c", "5", Committed}, in{8, "c", "-5", Committed}, in{9, "c", "5", Committed})
+			w.txs = append(w.txs, tx{status: Committed, nonce: 0xb, seq: 3, generation: 2, member: "m-b", next: 10, snaps: []snap{
+				{"c", snapshot.State, 9, 3, sum(5)},
+			}})
+			w.outputs = append(w.outputs, out{"c", sum(5), Committed}, out{"c", sum(5), Committed}, out{"c", sum(5, -5), Committed}, out{"c", sum(5), Committed})
+			w.next, w.meta = 10, "hf1:b:3"
+		}},
 		{"a snapshot is ahead of the committed offset", func(w *world) {
 			w.txs[1].next = 1
 			w.members[0].Events[5].Offset = 1
