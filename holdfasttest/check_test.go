@@ -135,6 +135,7 @@ var badHistories = []struct {
 		w.txs = append(w.txs, tx{status: Committed, nonce: 0xa, seq: 3, generation: 2, member: "m-a", next: 7})
 		w.meta = "hf1:a:3"
 	}, "I3", "has taken the partition over"},
+	{"a stale owner commits between its successor's restore and first commit", func(w *world) { w.txs[2].status = Committed }, "I3", "had restored up to 2"},
 	{"a transaction of an earlier generation", func(w *world) { w.txs[3].generation, w.txs[4].generation = 0, 0 }, "I3", "generation"},
 	{"a transaction is committed twice", func(w *world) { w.txs[4].seq, w.meta = 1, "hf1:b:1" }, "I3", "read back"},
 	{"a commit is missing from an owner's sequence", func(w *world) { w.txs[4].seq, w.meta = 3, "hf1:b:3" }, "I3", "comes after its commit 1"},
