@@ -35,6 +35,7 @@ type measurement struct {
 var measurements = []measurement{
 	{"write", benchWrite},
 	{"flow", benchFlow},
+	{"pipe", benchPipe},
 	{"restore", benchRestore},
 	{"partitions", benchPartitions},
 }

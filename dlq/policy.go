@@ -19,7 +19,10 @@ const (
 type Policy struct {
 	// Topic is the dead-letter topic. Required. It must exist: a component that cannot write to it
 	// stops, and the offset does not pass the record. It needs MaxOverhead bytes more than the inputs
-	// in max.message.bytes, and is not compacted unless its readers want one letter a key.
+	// in max.message.bytes, and is not compacted unless its readers want one letter a key. A letter
+	// has its record's timestamp, from which retention.ms counts: where records can be older than
+	// the topic's retention when they fail, their letters are deleted at once. Set retention.ms=-1, or
+	// message.timestamp.type=LogAppendTime, which gives up the timestamps.
 	Topic string
 	// Attempts is how often in all a record may fail before stream.RetryThenDeadLetter dead-letters
 	// it: 1 does not retry. Default: DefaultAttempts.

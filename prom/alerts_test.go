@@ -328,6 +328,30 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// docs/operations.md lists each alert with its severity, and no other.
+func TestAlertsAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (Holdfast\w+) \| (\w+) \|`).FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = m[2]
+	}
+	all := alerts(t)
+	for name := range documented {
+		if _, ok := all[name]; !ok {
+			t.Errorf("there is no alert %s", name)
+		}
+	}
+	for name, a := range all {
+		if documented[name] != a.Labels["severity"] {
+			t.Errorf("%s is documented as %q and is a %q", name, documented[name], a.Labels["severity"])
+		}
+	}
+}
+
 // Prometheus' own tool evaluates the rules over made-up series, where it is installed.
 func TestAlertsUnderPromtool(t *testing.T) {
 	t.Parallel()

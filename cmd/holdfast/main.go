@@ -39,7 +39,7 @@ func await(code <-chan int, signals <-chan os.Signal, interrupt func()) int {
 				first = time.Now()
 				interrupt()
 			} else if time.Since(first) >= repeatWithin {
-				fmt.Fprintln(os.Stderr, "holdfast: interrupted again: ended at once, and a temporary directory may be left")
+				fmt.Fprintln(os.Stderr, "holdfast: interrupted again: ended at once, and what it made for the time of its run may be left")
 				return exitInterrupted
 			}
 		}

@@ -44,7 +44,9 @@ and the client do, and comes to a verdict:
 Topics, groups and transactional ids are made for the run, with names that begin
 with --prefix, and topics and groups are removed at the end, also after Ctrl-C.
 Nothing else is touched, and a name that is there already is refused. No request
-deletes a transactional id: the brokers forget it, after 7 days by default.
+deletes a transactional id: the brokers forget it, after 7 days by default. That
+of the exercise fencing is "holdfast-", a number, and such a name: it is the one
+that Holdfast's writer makes for the group.
 
 It exits with 0 if no claim was refuted and at least one was proved, which leaves
 those out that were not shown: the last line and --json count them. It exits with
@@ -55,14 +57,19 @@ reached, or does not permit an exercise or the clean-up.`,
   holdfast prove --brokers broker1:9092 --out evidence --json
   holdfast prove --brokers broker1:9092 --cleanup`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.runProve(c, f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !c.Flags().Changed("min-isr") {
+				f.minISR = max(1, min(f.minISR, f.replicas-1))
+			}
+			return a.runProve(c, f)
+		},
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringSliceVar(&f.claims, "claims", claim.Proofs(), "run these `exercises`, separated by commas")
 	flags.StringVar(&f.prefix, "prefix", "holdfast-prove-", "what the `names` of everything that is made begin with")
 	flags.IntVar(&f.replicas, "replication", 3, "replicas of each topic; all brokers, if there are fewer")
-	flags.IntVar(&f.minISR, "min-isr", 2, "min.insync.replicas of each topic")
+	flags.IntVar(&f.minISR, "min-isr", 2, "min.insync.replicas of each topic; lower by itself with fewer than 3 replicas")
 	flags.StringVar(&f.out, "out", "", "write the report into this `directory` too, as text and as JSON")
 	flags.BoolVar(&f.list, "list", false, "list the exercises and their claims, and connect to nothing")
 	flags.BoolVar(&f.cleanup, "cleanup", false, "remove what earlier runs under the prefix have left, and run nothing")
@@ -200,7 +207,7 @@ func writeReport(to io.Writer, program string, colors bool, r prove.Report) erro
 	for _, e := range r.Exercises {
 		fmt.Fprintf(&b, "%-12s %-10s %8.1f\n", e.Name, strings.ToUpper(string(e.Verdict)), float64(e.TookMs)/1000)
 	}
-	fmt.Fprintf(&b, "\n%s\n", indent(removed(program, r), 0, textColumns))
+	fmt.Fprintf(&b, "\n%s\n", removed(program, r))
 	fmt.Fprintf(&b, "\n%d proved, %d refuted, %d not shown", r.Proved, r.Refuted, r.NotShown)
 	if r.NotShown > 0 {
 		fmt.Fprint(&b, ": NOTHING IS CLAIMED about what was not shown")
@@ -225,13 +232,14 @@ func verdictWord(v prove.Verdict, colors bool) string {
 func removed(program string, r prove.Report) string {
 	text := fmt.Sprintf("Removed: topics %d, groups %d.", len(r.Cleaned.Topics), len(r.Cleaned.Groups))
 	if n := len(r.TransactionalIDs); n > 0 {
-		text += fmt.Sprintf(" Transactional ids used: %d, with nothing open; the brokers forget them by themselves.", n)
+		text += fmt.Sprintf(" Transactional ids used: %d; the brokers forget them by themselves.", n)
 	}
+	text = wrap(text, textColumns)
 	for _, left := range r.Cleaned.Left {
-		text += " LEFT: " + left + "."
+		text += "\n" + indent("LEFT: "+strings.TrimRight(left, ".")+".", 6, textColumns)
 	}
 	if len(r.Cleaned.Left) > 0 {
-		text += " To remove what is left: " + program + " prove --cleanup, with the same connection and prefix."
+		text += "\nTo remove what is left, with the same connection and prefix:\n  " + program + " prove --cleanup"
 	}
 	return text
 }

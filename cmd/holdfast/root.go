@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -92,7 +93,7 @@ reached or does not permit it, 4 interrupted.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c.CommandPath()+" --help", "%w", plainFlagError(err))
 	})
-	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.brokerCommand(), a.proveCommand(), a.proveRivalCommand(), a.versionCommand())
+	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.proveCommand(), a.proveRivalCommand(), a.tailCommand(), a.dlqCommand(), a.brokerCommand(), a.versionCommand())
 	root.Version = readBuild().Version
 	root.SetVersionTemplate(readBuild().String())
 	root.InitDefaultCompletionCmd("completion")
@@ -106,6 +107,9 @@ reached or does not permit it, 4 interrupted.`,
 	return root
 }
 
+// connecting are the commands that connect to a cluster.
+var connecting = []string{"demo", "prove", "tail", "dlq"}
+
 // hideConnection leaves the connection flags out of the help of commands that connect to nothing.
 func hideConnection(root *cobra.Command) {
 	help := root.HelpFunc()
@@ -118,7 +122,7 @@ func hideConnection(root *cobra.Command) {
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		only.register(flags)
 		flags.VisitAll(func(f *pflag.Flag) {
-			meant := top == root || top.Name() == "demo" || top.Name() == "prove" || top.Name() == "broker" && strings.HasPrefix(f.Name, "sasl-")
+			meant := top == root || slices.Contains(connecting, top.Name()) || top.Name() == "broker" && strings.HasPrefix(f.Name, "sasl-")
 			root.PersistentFlags().Lookup(f.Name).Hidden = !meant
 		})
 		help(c, args)

@@ -115,6 +115,7 @@ func (f *flow) hooks() holdfast.Hooks {
 		Lost:        func(e stream.Released) { f.note(lost(e)) },
 		Stalled:     func(e stream.Stalled) { f.note(e) },
 		OutputAcked: func(e stream.OutputAcked) { f.note(e) },
+		Stopped:     func(e stream.Stopped) { f.note(e) },
 	}
 }
 

@@ -1,6 +1,7 @@
 package eos
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -9,12 +10,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 const (
-	// ours is the engine of our members.
-	ours = "fence"
+	// ours is the engine of our members where a test does not name another.
+	ours = "pipe"
 	// patience bounds every wait for an event: it is far above what a healthy run takes, so that only
 	// a hang meets it.
 	patience = 90 * time.Second
@@ -47,7 +50,7 @@ func newBench(t *testing.T, c *kafkatest.Cluster, partitions int32) *bench {
 		},
 		producer: c.Client(t, kgo.DefaultProduceTopic(name+"-input")),
 	}
-	b.live = startReader(t, c, b.conf.Output, partitions, kgo.ReadCommitted())
+	b.live = startReader(b, kgo.ReadCommitted())
 	return b
 }
 
@@ -69,27 +72,59 @@ func (b *bench) seed(n int) {
 // how many records were aborted: those that only read_uncommitted sees.
 func (b *bench) check() (aborted int) {
 	b.t.Helper()
+	found, aborted := b.compare()
+	for _, v := range found[:min(len(found), 20)] {
+		b.t.Error(v)
+	}
+	if len(found) > 20 {
+		b.t.Errorf("%d violations in all", len(found))
+	}
+	return aborted
+}
+
+// compare is check without a verdict.
+func (b *bench) compare() (found []string, aborted int) {
+	b.t.Helper()
 	input := readAll(b.t, b.c, b.conf.Input, kgo.ReadCommitted())
 	if n := input.count(); n != b.seeded {
 		b.t.Fatalf("the input has %d records, %d were seeded", n, b.seeded)
 	}
 	final := readAll(b.t, b.c, b.conf.Output, kgo.ReadCommitted())
 	b.live.await(final.count())
-	for name, copied := range map[string]history{"final": final, "concurrent": b.live.history()} {
-		found := violations(input, copied)
-		for _, v := range found[:min(len(found), 10)] {
-			b.t.Errorf("%s reader: %s", name, v)
-		}
-		if len(found) > 10 {
-			b.t.Errorf("%s reader: %d violations in all", name, len(found))
+	for _, r := range []struct {
+		name   string
+		copied history
+	}{{"final", final}, {"concurrent", b.live.history()}} {
+		for _, v := range violations(input, r.copied) {
+			found = append(found, r.name+" reader: "+v)
 		}
 	}
 	for p, next := range b.committed() {
 		if want := int64(len(input[p])); next < want {
-			b.t.Errorf("partition %d: offset %d is committed, the input has %d records", p, next, want)
+			found = append(found, fmt.Sprintf("partition %d: offset %d is committed, the input has %d records", p, next, want))
 		}
 	}
-	return readAll(b.t, b.c, b.conf.Output, kgo.ReadUncommitted()).count() - final.count()
+	return found, readAll(b.t, b.c, b.conf.Output, kgo.ReadUncommitted()).count() - final.count()
+}
+
+// progress returns the next offsets that the progress records name.
+func (b *bench) progress() map[int32]int64 {
+	b.t.Helper()
+	next := map[int32]int64{}
+	for p := range b.partitions {
+		at := stream.Partition{Topic: b.conf.Progress, Partition: p}
+		for r, err := range fence.Restore(b.t.Context(), fence.RestoreConfig{Kafka: b.conf.kafka(), Partition: at}) {
+			var found fence.Progress
+			if err == nil {
+				found, err = fence.DecodeProgress(r.Value)
+			}
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			next[p] = found.Inputs[0].Next
+		}
+	}
+	return next
 }
 
 // committed returns the group's next offsets.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -30,14 +31,15 @@ type copierConfig struct {
 	Session                        time.Duration // of the membership
 	TransactionTimeout             time.Duration
 	Records                        int // of one transaction, at most
+	Off                            []rule.Name
 }
 
 // engine copies Input to Output as one member of the group until ctx ends, and returns nil then. The
 // key decides the output's partition, as it has decided the input's.
 type engine func(ctx context.Context, c copierConfig, hooks stream.Hooks) error
 
-// engines are the ways of ours to copy.
-var engines = map[string]engine{"fence": copyByFence}
+// engines are the ways of ours to copy: the product, and a consumer loop of one's own over its fence.
+var engines = map[string]engine{"fence": copyByFence, "pipe": copyByPipe}
 
 // runCopier tells its parent what happens: the event's name, the partition, and what belongs to it.
 func runCopier(ctx context.Context, p *kafkatest.Parent) error {
@@ -49,7 +51,7 @@ func runCopier(ctx context.Context, p *kafkatest.Parent) error {
 	if !ok {
 		return fmt.Errorf("no engine %q", c.Engine)
 	}
-	return e(ctx, c, tell(p))
+	return e(rule.Without(ctx, c.Off...), c, tell(p))
 }
 
 // tell sends the events that the tests wait for. One that cannot be sent has no reader any more: the
@@ -84,7 +86,9 @@ func (c copierConfig) kafka() kafka.Config {
 }
 
 func (c copierConfig) session() fence.Session {
-	return fence.Session{Group: c.Group, SessionTimeout: c.Session, RebalanceTimeout: 20 * time.Second, HeartbeatInterval: 300 * time.Millisecond}
+	return fence.Session{
+		Group: c.Group, SessionTimeout: c.Session, RebalanceTimeout: max(20*time.Second, c.Session), HeartbeatInterval: 300 * time.Millisecond,
+	}
 }
 
 func logger() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }

@@ -28,29 +28,45 @@ const bounces = 3 // of each copier
 // fast nor a slow machine makes the bounce miss it.
 func TestKafkaTransactions(t *testing.T) {
 	c := kafkatest.New(t, kafkatest.Options{Brokers: 3})
-	t.Run("copiers", func(t *testing.T) {
-		t.Run("hard", func(t *testing.T) {
-			t.Parallel()
-			aborted, refused := bounceCopiers(t, c, (*member).crash)
-			if aborted == 0 {
-				t.Error("no record was aborted: no kill has met an open transaction")
+	engines := []string{ours}
+	if nightly() {
+		engines = append(engines, "fence")
+	}
+	for _, engine := range engines {
+		t.Run(engine, func(t *testing.T) {
+			t.Run("copiers", func(t *testing.T) {
+				t.Run("hard", func(t *testing.T) {
+					t.Parallel()
+					aborted, refused := bounceCopiers(t, c, engine, (*member).crash)
+					if aborted == 0 {
+						t.Error("no record was aborted: no kill has met an open transaction")
+					}
+					if refused == 0 {
+						t.Error("no commit was refused: none has arrived when its partition had another owner")
+					}
+				})
+				t.Run("clean", func(t *testing.T) {
+					t.Parallel()
+					bounceCopiers(t, c, engine, (*member).leave)
+				})
+			})
+			// Not beside the others: they wait for brokers that are there.
+			if !nightly() {
+				t.Run("brokers", func(t *testing.T) { bounceBrokers(t, c, engine, kill, shutDown) })
+				return
 			}
-			if refused == 0 {
-				t.Error("no commit was refused: none has arrived when its partition had another owner")
-			}
+			t.Run("brokers hard", func(t *testing.T) { bounceBrokers(t, c, engine, kill, kill, kill) })
+			t.Run("brokers clean", func(t *testing.T) { bounceBrokers(t, c, engine, shutDown, shutDown, shutDown) })
 		})
-		t.Run("clean", func(t *testing.T) {
-			t.Parallel()
-			bounceCopiers(t, c, (*member).leave)
-		})
-	})
+	}
 }
 
 // bounceCopiers runs copiers and bounces each of them, one after the other, from a fifth of the way on.
 // It returns how many records were aborted and how many commits refused.
-func bounceCopiers(t *testing.T, c *kafkatest.Cluster, bounce func(m *member, portion, n int)) (aborted, refused int) {
+func bounceCopiers(t *testing.T, c *kafkatest.Cluster, engine string, bounce func(m *member, portion, n int)) (aborted, refused int) {
 	s := sizes()
 	b := newBench(t, c, s.partitions)
+	b.conf.Engine = engine
 	var ms []*member
 	for i := range s.copiers {
 		ms = append(ms, b.member(fmt.Sprint("copier ", i+1)))

@@ -51,7 +51,12 @@ func copyByFence(ctx context.Context, c copierConfig, hooks stream.Hooks) (err e
 	for running.Err() == nil {
 		fetches := l.member.PollRecords(running, 4*c.Records) // rebalances are blocked from here to AllowRebalance
 		fetches.EachError(func(_ string, _ int32, err error) {
-			if running.Err() == nil {
+			var session *kgo.ErrGroupSession
+			switch {
+			case running.Err() != nil:
+			case errors.As(err, &session): // the client joins again by itself
+				l.log.Warn("the group does not answer", "err", err)
+			default:
 				fail(err)
 			}
 		})

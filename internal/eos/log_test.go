@@ -26,6 +26,9 @@ func (e entry) is(prefixes ...string) bool {
 	return false
 }
 
+// has reports whether the line contains text.
+func (e entry) has(text string) bool { return strings.Contains(e.line, text) }
+
 // eventLog is what all processes of a bench have said so far, in the order in which it was read.
 type eventLog struct {
 	t *testing.T
@@ -33,10 +36,13 @@ type eventLog struct {
 	mu      sync.Mutex
 	entries []entry
 	fault   error         // a process has ended that was not to
+	broken  chan struct{} // closed when there is a fault
 	grown   chan struct{} // closed, and replaced, when something was added
 }
 
-func newEventLog(t *testing.T) *eventLog { return &eventLog{t: t, grown: make(chan struct{})} }
+func newEventLog(t *testing.T) *eventLog {
+	return &eventLog{t: t, broken: make(chan struct{}), grown: make(chan struct{})}
+}
 
 // follow adds what a process says until it ends. It may end once ending is true.
 func (l *eventLog) follow(from string, p *kafkatest.Process, ending *atomic.Bool) {
@@ -62,9 +68,19 @@ func (l *eventLog) add(e entry, fault error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries = append(l.entries, e)
-	l.fault = errors.Join(l.fault, fault)
+	if fault != nil && l.fault == nil {
+		l.fault = fault
+		close(l.broken)
+	}
 	close(l.grown)
 	l.grown = make(chan struct{})
+}
+
+// trouble returns why broken is closed.
+func (l *eventLog) trouble() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fault
 }
 
 // mark is a place in the log, to wait for what comes after it.

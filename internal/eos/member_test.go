@@ -25,8 +25,21 @@ type member struct {
 	ending  *atomic.Bool // whether the process may end
 }
 
+// idOf returns the transactional id of our members for a partition.
+func (b *bench) idOf(p int32) string {
+	return fence.TransactionalID(b.conf.Group, b.conf.Progress, p)
+}
+
 // member starts a copier, and returns when it owns a partition.
 func (b *bench) member(name string) *member {
+	b.t.Helper()
+	m := b.newMember(name)
+	m.start()
+	return m
+}
+
+// newMember returns a copier that is yet to be started.
+func (b *bench) newMember(name string) *member {
 	b.t.Helper()
 	tap, err := wiretap.NewCluster(b.c.Addrs)
 	if err != nil {
@@ -43,7 +56,6 @@ func (b *bench) member(name string) *member {
 			m.refused.Add(1)
 		}
 	}, kmsg.EndTxn)
-	m.start()
 	return m
 }
 
@@ -99,6 +111,12 @@ func (m *member) holdCommit() *wiretap.Fault {
 	return f
 }
 
+// discard ends the connections of a member that is dead, with what is held on them.
+func (m *member) discard(hold *wiretap.Fault) {
+	m.tap.Cut(func(string) bool { return true })
+	hold.Lift()
+}
+
 // partitionOf returns the partition that a request to end a transaction is about.
 func (m *member) partitionOf(r wiretap.Request) int32 {
 	m.b.t.Helper()
@@ -108,7 +126,7 @@ func (m *member) partitionOf(r wiretap.Request) int32 {
 	}
 	id := req.(*kmsg.EndTxnRequest).TransactionalID
 	for p := range m.b.partitions {
-		if id == fence.TransactionalID(m.b.conf.Group, m.b.conf.Progress, p) {
+		if id == m.b.idOf(p) {
 			return p
 		}
 	}
@@ -127,11 +145,11 @@ func (m *member) crash(portion, n int) {
 	partition := m.partitionOf(hold.Caught()[0])
 	mark := m.b.log.mark()
 	m.kill()
-	if n%3 == 1 {
-		m.tap.Cut(func(string) bool { return true })
-	}
-	if n%3 < 2 {
+	switch n % 3 {
+	case 0:
 		hold.Lift()
+	case 1:
+		m.discard(hold)
 	}
 	m.start()
 	m.b.log.await(fmt.Sprintf("the takeover of partition %d", partition), mark, 1, func(e entry) bool {

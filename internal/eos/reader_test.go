@@ -15,10 +15,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
 )
 
-// reader reads a topic from its beginning while others write it, and remembers what it saw.
+// reader reads the copy from its beginning while it is made, and remembers what it saw.
 type reader struct {
 	t    *testing.T
 	cl   *kgo.Client
+	log  *eventLog // of the copiers
 	done chan struct{}
 
 	mu    sync.Mutex
@@ -29,14 +30,15 @@ type reader struct {
 }
 
 // startReader starts a reader that ends with the test, or by stop.
-func startReader(t *testing.T, c *kafkatest.Cluster, topic string, partitions int32, isolation kgo.IsolationLevel) *reader {
+func startReader(b *bench, isolation kgo.IsolationLevel) *reader {
+	t := b.t
 	t.Helper()
 	from := map[int32]kgo.Offset{}
-	for p := range partitions {
+	for p := range b.partitions {
 		from[p] = kgo.NewOffset().At(0)
 	}
-	r := &reader{t: t, seen: history{}, done: make(chan struct{}), grown: make(chan struct{})}
-	r.cl = c.Client(t, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}), kgo.FetchIsolationLevel(isolation))
+	r := &reader{t: t, log: b.log, seen: history{}, done: make(chan struct{}), grown: make(chan struct{})}
+	r.cl = b.c.Client(t, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{b.conf.Output: from}), kgo.FetchIsolationLevel(isolation))
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() { cancel(); <-r.done })
 	go func() {
@@ -89,6 +91,8 @@ func (r *reader) await(n int) {
 		}
 		select {
 		case <-grown:
+		case <-r.log.broken:
+			r.t.Fatalf("the reader has seen %d records, %d wanted: %v", count, n, r.log.trouble())
 		case <-limit.C:
 			r.t.Fatalf("the reader has seen %d records, %d wanted, and no more within %v", count, n, patience)
 		}

@@ -25,6 +25,9 @@ const installCommand = "apt-get install -y --no-install-recommends openjdk-17-jd
 //go:embed pom.xml
 var pom []byte
 
+//go:embed streams.xml
+var streamsPOM []byte
+
 // Version returns the Apache Kafka version that the tests run against.
 func Version() string {
 	if v := os.Getenv("HOLDFAST_KAFKA_VERSION"); v != "" {
@@ -108,7 +111,9 @@ func fetch(ctx context.Context, version string) (install, error) {
 
 // download fetches into a directory of its own and renames it, so that an interrupted fetch never
 // looks like a complete one.
-func (in install) download(ctx context.Context) error {
+func (in install) download(ctx context.Context) error { return in.copyJars(ctx, pom, in.lib()) }
+
+func (in install) copyJars(ctx context.Context, pom []byte, target string) error {
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
 		return fmt.Errorf("%w (mvn): run: %s", ErrTools, installCommand)
@@ -128,7 +133,7 @@ func (in install) download(ctx context.Context) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("kafkatest: fetch Kafka %s with Maven: %w\n%s", in.version, err, tail(out, 3000))
 	}
-	if err := os.Rename(lib, in.lib()); err != nil {
+	if err := os.Rename(lib, target); err != nil {
 		return fmt.Errorf("kafkatest: fetch Kafka %s: %w", in.version, err)
 	}
 	return nil

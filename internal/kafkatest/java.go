@@ -16,6 +16,8 @@ import (
 type Java struct {
 	Class  string // the class with main, in no package
 	Source string // of the file Class.java; Java 17, and no jar but Kafka's
+	// Streams adds the jar of Kafka Streams, without RocksDB: the stores must be those in memory.
+	Streams bool
 }
 
 // StartJava compiles the program, unless the cache has it, and runs it with args until the test's end
@@ -34,7 +36,15 @@ func startJava(ctx context.Context, j Java, args []string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	classes, err := in.compile(ctx, j)
+	path := in.lib() + "/*"
+	if j.Streams {
+		lib, err := in.streams(ctx)
+		if err != nil {
+			return nil, err
+		}
+		path += string(os.PathListSeparator) + lib + "/*"
+	}
+	classes, err := in.compile(ctx, j, path)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +52,13 @@ func startJava(ctx context.Context, j Java, args []string) (*Process, error) {
 	// The brokers' archive has most of what a client loads. It fits any class path that begins with
 	// the jars it was made with, and the JVM ignores one that is not there.
 	flags = append(flags, "-Xmx96m", "-Xms16m", "-Xshare:auto", "-XX:SharedArchiveFile="+in.archive(),
-		"-cp", in.lib()+"/*"+string(os.PathListSeparator)+classes, j.Class)
+		"-cp", path+string(os.PathListSeparator)+classes, j.Class)
 	return startProcess(j.Class, exec.Command(in.java, append(flags, args...)...))
 }
 
 // compile returns the directory with the program's classes. Its name carries the source's hash, and
 // it is renamed into its place when it is complete.
-func (in install) compile(ctx context.Context, j Java) (string, error) {
+func (in install) compile(ctx context.Context, j Java, path string) (string, error) {
 	h := fnv.New64a()
 	fmt.Fprint(h, j.Class, "\n", j.Source)
 	dir := filepath.Join(in.dir, fmt.Sprintf("java-%s-%x", j.Class, h.Sum64()))
@@ -76,7 +86,7 @@ func (in install) compile(ctx context.Context, j Java) (string, error) {
 	if err := os.WriteFile(source, []byte(j.Source), 0o600); err != nil {
 		return "", fmt.Errorf("kafkatest: compile %s: %w", j.Class, err)
 	}
-	cmd := exec.CommandContext(ctx, javac, "--release", "17", "-cp", in.lib()+"/*", "-d", classes, source)
+	cmd := exec.CommandContext(ctx, javac, "--release", "17", "-cp", path, "-d", classes, source)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("kafkatest: compile %s: %w\n%s", j.Class, err, tail(out, 3000))
 	}
@@ -84,6 +94,23 @@ func (in install) compile(ctx context.Context, j Java) (string, error) {
 		return "", fmt.Errorf("kafkatest: compile %s: %w", j.Class, err)
 	}
 	return dir, nil
+}
+
+// streams returns the directory with the jar of Kafka Streams, which a broker has no use for.
+func (in install) streams(ctx context.Context) (string, error) {
+	dir := filepath.Join(in.dir, "streams")
+	if exists(dir) {
+		return dir, nil
+	}
+	unlock, err := in.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if exists(dir) { // another test binary fetched it while this one waited
+		return dir, nil
+	}
+	return dir, in.copyJars(ctx, streamsPOM, dir)
 }
 
 // startProcess starts cmd, with its standard output as events.

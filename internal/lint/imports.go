@@ -58,6 +58,7 @@ var allowed = []allowance{
 	{dir: "internal/kafkatest/copier", ours: []string{"internal/kafkatest"}},
 	{dir: "internal/acceptance"},
 	{dir: "internal/eos"},
+	{dir: "internal/outputs"},
 	{dir: "internal/acceptance/run"},
 	{dir: "internal/lint", ours: []string{"claim"}},
 	{dir: "prom", ours: []string{".", "stream"}, theirs: []string{"github.com/prometheus/client_golang"}},

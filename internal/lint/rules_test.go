@@ -25,11 +25,20 @@ func good() map[string]string {
 		"docs/concepts.md": "# concepts\n" + strings.Join(furtherClaims(), "\n"),
 		architectureFile:   "| Step | File | Function |\n|---|---|---|\n| 1 | `flow.go` | `Flow.Run` |\n",
 		acceptanceFile:     "| source test | ours |\n|---|---|\n| x | `TestStep/case` |\n",
+		operationsFile:     operations,
+		"fence/log.go":     logging,
 		"CHANGELOG.md":     "## [Unreleased]\n",
 		"Makefile":         "demo: build\n\ttrue\ntest:\n\ttrue\n",
 		".git/config":      "/ho" + "me/\n",
 	}
 }
+
+// A log line whose message has an explanation behind a colon, and the row of it.
+const (
+	logging = pkg + "\nfunc f(c T) {\n\tlog := c.Logger.With(\"partition\", 1)\n\tlog.Warn(\"it waits: \"+\n\t\t\"for long\", \"since\", 2)\n\tlog.Info(\"it goes on\")\n}\n"
+
+	operations = "| Message | Level | Fields | Do |\n|---|---|---|---|\n| `it waits` | WARN | `since`, `partition` | wait |\n"
+)
 
 func load(t *testing.T, files map[string]string) *Tree {
 	t.Helper()
@@ -103,6 +112,15 @@ var badTrees = []struct {
 	{"acceptance", "no table", acceptanceFile, "# a\n", "no table"},
 	{"acceptance", "no such test", acceptanceFile, "| source test | ours |\n|---|---|\n| x | `TestGone` |\n", "TestGone"},
 	{"acceptance", "no test named", acceptanceFile, "| source test | ours |\n|---|---|\n| x | later |\n", "no test of ours"},
+	{"log lines", "missing", operationsFile, "", "missing"},
+	{"log lines", "no table", operationsFile, "# a\n", "no table"},
+	{"log lines", "no such message", "fence/log.go", strings.Replace(logging, "it waits", "it rests", 1), "nothing logs"},
+	{"log lines", "not at this level", "fence/log.go", strings.Replace(logging, "Warn", "Info", 1), "nothing logs"},
+	{"log lines", "no such field", "fence/log.go", strings.Replace(logging, "since", "at", 1), "does not log a field since"},
+	{"log lines", "no such carried field", "fence/log.go", strings.Replace(logging, "partition", "at", 1), "does not log a field partition"},
+	{"log lines", "not in the table", "pipe/p.go", strings.Replace(logging, "it waits", "it rests", 1), "not in the table"},
+	{"log lines", "made up as it runs", "pipe/p.go", strings.Replace(logging, "\"it waits: \"", "c.S", 1), "is a constant"},
+	{"log lines", "no message named", operationsFile, strings.ReplaceAll(operations, "`it waits`", "it waits"), "does not name one message"},
 	{"names in documents", "function", "docs/a.md", "`flow.go:Gone`\n", "Gone"},
 	{"names in documents", "file", "docs/a.md", "`stream/gone.go`\n", "stream/gone.go"},
 	{"names in documents", "test", "docs/a.md", "`TestGone`\n", "TestGone"},

@@ -17,6 +17,9 @@ type mapCall struct {
 // callAhead starts calls for the records at the head of the queue that have none, so that up to
 // Concurrency are under way or wait for their turn. The member waits for their goroutines.
 func (w *worker) callAhead() {
+	if len(w.calls) >= w.m.cfg.Concurrency {
+		return
+	}
 	for _, r := range w.queue.from(len(w.calls), w.m.cfg.Concurrency) {
 		w.calls = append(w.calls, w.startCall(fromKafka(r)))
 	}
@@ -31,8 +34,13 @@ func (w *worker) startCall(r stream.Record) *mapCall {
 	return c
 }
 
-// mapped takes the call of the record at the head of the queue if it has returned.
+// mapped takes the call of the record at the head of the queue if it has returned. Where one call at a
+// time is allowed it is made here: a goroutine for each record would cost more than most functions do.
 func (w *worker) mapped(r stream.Record) (result engine.Result, ok bool) {
+	if w.m.cfg.Concurrency <= 1 {
+		outputs, err := engine.Protect(func() ([]stream.Message, error) { return w.m.cfg.Map(w.ctx, r) })
+		return w.engine.Mapped(r, outputs, err), true
+	}
 	w.callAhead()
 	c := w.calls[0]
 	select {

@@ -29,7 +29,7 @@ const coordinatorPause = 100 * time.Millisecond
 // A coordinator that does not answer refuses no start: the member waits for it as it does in every
 // outage, and a rolling restart must not end those that start meanwhile.
 func (i *inspection) group(parent context.Context) error {
-	ctx, cancel := context.WithTimeout(parent, coordinatorPatience)
+	ctx, cancel := context.WithTimeout(parent, i.patience)
 	defer cancel()
 	fact, err := i.inspectGroup(ctx)
 	for wire.Passes(err) && ctx.Err() == nil {
@@ -61,6 +61,10 @@ func (i *inspection) inspectGroup(ctx context.Context) (string, error) {
 	}
 	if err != nil {
 		return "", i.groupError(err)
+	}
+	// The coordinator turns a group of consumers from one protocol to the other, and none of another type.
+	if g.Type != "" && g.Type != "classic" && g.Type != "consumer" {
+		return "", i.taken(fmt.Errorf("%w: it is a %s group, which takes no consumers", stream.ErrOtherComponent, g.Type))
 	}
 	// A group without members takes any protocol with the first one that joins.
 	if g.Members > 0 && g.ProtocolType != "" && g.ProtocolType != "consumer" {

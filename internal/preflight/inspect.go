@@ -24,8 +24,9 @@ const fencingOffsetCommit = 3
 // inspection is one look at the cluster.
 type inspection struct {
 	Job
-	client *kgo.Client
-	found  Found
+	client   *kgo.Client
+	patience time.Duration // with the group's coordinator
+	found    Found
 }
 
 // Inspect finds the facts and checks them. With create it makes a missing compacted topic of the
@@ -34,7 +35,7 @@ type inspection struct {
 func Inspect(ctx context.Context, job Job, create bool) (Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
-	i := &inspection{Job: job, found: Found{Outputs: map[string]wire.Facts{}}}
+	i := &inspection{Job: job, patience: coordinatorPatience, found: Found{Outputs: map[string]wire.Facts{}}}
 	if err := i.found.note("brokers", strings.Join(job.Kafka.Brokers, ", "), kafka.Ping(ctx, job.Kafka)); err != nil {
 		return i.found, err
 	}

@@ -149,7 +149,8 @@ func TestAbortedListDecidesBelowTheStableEnd(t *testing.T) {
 		"its marker after the fetch":    {"plain 1 1", of(1, 1), "paa"},
 		"its commit marker compacted":   {"1 . 2 2-", of(2, 2), "ca-"},
 		"an abort marker of no record":  {"1- 1 1-", of(1, 1), "-a-"},
-		"a commit marker does not end":  {"2 1+ 2 2-", of(2, 0), "a+a-"},
+		"only an abort marker ends it":  {"1 1+ 1 1- 1 1+", of(1, 0), "a+a-c+"},
+		"another's marker does not":     {"2 1- 2 2-", of(2, 0), "a-a-"},
 		"the aborted records compacted": {". . 1- 1 1+", nil, "-c+"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -108,6 +109,21 @@ func (l Log) identify(ctx context.Context, holders []Holder) {
 				"or this principal may not see it; to let it: " + GrantTransactionalID(l.Client, "'*'", "Describe")
 		}
 	}
+}
+
+// TransactionalIDs returns the transactional id of each producer id that a coordinator shows to this
+// principal. Coordinators forget ids that were idle for transactional.id.expiration.ms, and leave out,
+// without an error, those that the principal may not Describe. Beside an error, what was found comes.
+func TransactionalIDs(ctx context.Context, cl *kgo.Client) (map[int64]string, error) {
+	listed, err := kadm.NewClient(cl).ListTransactions(ctx, nil, nil)
+	ids := make(map[int64]string, len(listed))
+	for _, t := range listed {
+		ids[t.ProducerID] = t.TxnID
+	}
+	if err != nil {
+		return ids, fmt.Errorf("list transactional ids: %w", err)
+	}
+	return ids, nil
 }
 
 func (l Log) describe(ctx context.Context, adm *kadm.Client, h *Holder) {

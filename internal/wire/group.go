@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -31,8 +33,15 @@ type GroupFacts struct {
 	State        string // "Dead" if there is no such group, or none of the classic protocol
 	ProtocolType string // of the members, "consumer" for consumers; "" for a group that never had one
 	Members      int
-	Permitted    Operations
+	// Type is what kind of group it is if it is not of the classic protocol, as "consumer" or "share".
+	// "": it is, or it does not exist, or the broker has not told.
+	Type      string
+	Permitted Operations
 }
+
+// notClassic is what brokers from 4.0 on say of a group of another protocol, under the same error code
+// as of a group that does not exist.
+const notClassic = "not a classic group"
 
 // DescribeGroup asks the group's coordinator about it. A group that does not exist is not an error.
 func DescribeGroup(ctx context.Context, cl *kgo.Client, group string) (GroupFacts, error) {
@@ -50,8 +59,21 @@ func DescribeGroup(ctx context.Context, cl *kgo.Client, group string) (GroupFact
 	switch err := kerr.ErrorForCode(g.ErrorCode); {
 	case errors.Is(err, kerr.GroupIDNotFound): // from version 6 on; below, the state is "Dead"
 		f.State = "Dead"
+		if g.ErrorMessage != nil && strings.Contains(*g.ErrorMessage, notClassic) {
+			f.Type, err = groupType(ctx, cl, group)
+			return f, err
+		}
 	case err != nil:
 		return f, fmt.Errorf("describe group: %w", err)
 	}
 	return f, nil
+}
+
+// groupType finds a group in the list of all, which alone tells the types of all kinds.
+func groupType(ctx context.Context, cl *kgo.Client, group string) (string, error) {
+	groups, err := kadm.NewClient(cl).ListGroups(ctx)
+	if err != nil {
+		return "", fmt.Errorf("list groups: %w", err)
+	}
+	return groups[group].GroupType, nil
 }

@@ -160,9 +160,13 @@ const (
 // asked of the leader in this order. It waits for a leader as long as ctx lasts. The last stable
 // offset is below the high watermark exactly when a transaction is open in between.
 func (l Log) Ends(ctx context.Context) (start, highWatermark, lastStable int64, err error) {
+	return l.ends(ctx, nil)
+}
+
+func (l Log) ends(ctx context.Context, onRetry func(error)) (start, highWatermark, lastStable int64, err error) {
 	known := leader{broker: -1}
 	ask := func(into *int64, at int64, isolation int8) error {
-		return l.retry(ctx, "list offsets", &known, nil, func(on leader) (err error) {
+		return l.retry(ctx, "list offsets", &known, onRetry, func(on leader) (err error) {
 			*into, err = l.listOffset(ctx, on, at, isolation)
 			return err
 		})

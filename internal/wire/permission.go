@@ -14,9 +14,10 @@ type Operations struct {
 }
 
 // operationsOf takes the bit field of an answer. The least number is the protocol's word for an answer
-// that leaves them out, as brokers before 2.3 do.
+// that leaves them out, as brokers before 2.3 do. One without Describe says nothing either: the
+// resource was described, so that a server which answers so has not looked, as one that writes 0 there.
 func operationsOf(bits int32) Operations {
-	if bits == math.MinInt32 {
+	if bits == math.MinInt32 || bits&(1<<kmsg.ACLOperationDescribe) == 0 {
 		return Operations{}
 	}
 	return Operations{told: true, bits: bits}

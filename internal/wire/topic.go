@@ -139,6 +139,17 @@ func topicShape(ctx context.Context, cl *kgo.Client, topic string) (Facts, error
 	return f, nil
 }
 
+// Partitions returns how many partitions a topic has. It returns stream.ErrTopic if there is no such
+// topic, and stream.ErrNotAuthorized if it may not be seen, which hides whether it exists.
+func Partitions(ctx context.Context, cl *kgo.Client, topic string) (int32, error) {
+	f, err := topicShape(ctx, cl, topic)
+	if err == nil && !f.Exists {
+		err = topicError(topic, fmt.Errorf("%w: it does not exist", stream.ErrTopic)).
+			Hinted("kafka-topics.sh --bootstrap-server %s --list, which shows the topics there are", Bootstrap(cl))
+	}
+	return f.Partitions, err
+}
+
 func topicError(topic string, err error) *stream.Error {
 	return stream.NewError("check topic", err).At(stream.Partition{Topic: topic, Partition: -1}, -1)
 }

@@ -17,15 +17,22 @@ type ViewOptions struct {
 	// everything up to the high watermark comes.
 	Stable bool
 
-	MaxBytes int32           // as in ReadOptions
-	OnRetry  func(err error) // as in ReadOptions
+	MaxBytes int32 // as in ReadOptions
+
+	// OnFetched is told each answer that brought something, those of reading ahead included, from the
+	// goroutine that called View; nil: nobody is told.
+	OnFetched func()
+
+	// OnRetry is told each error that the view is about to retry, from any goroutine; nil: nobody is
+	// told.
+	OnRetry func(err error)
 }
 
 const (
 	// followPause is waited at the end of the log before it is looked at again.
 	followPause = 200 * time.Millisecond
 
-	// markerLimit is how many markers are held in memory at once, at 16 bytes each and what a map
+	// markerLimit is how many markers are held in memory at once, at 24 bytes each and what a map
 	// of producer ids costs.
 	markerLimit = 1 << 20
 )
@@ -59,7 +66,7 @@ type view struct {
 
 func (v *view) run(ctx context.Context) error {
 	for v.position < v.opts.To {
-		_, hw, lso, err := v.log.Ends(ctx)
+		_, hw, lso, err := v.log.ends(ctx, v.opts.OnRetry)
 		if err != nil {
 			return err
 		}
@@ -95,13 +102,20 @@ func (v *view) wait(ctx context.Context, hw int64) error {
 	return nil
 }
 
-func (v *view) read(from, to int64, committed bool) ReadOptions {
-	return ReadOptions{From: from, To: to, MaxBytes: v.opts.MaxBytes, OnRetry: v.opts.OnRetry, Committed: committed, raw: true}
+// pages hands over the pages from the position to an end.
+func (v *view) pages(ctx context.Context, to int64, committed bool, each func(page) error) error {
+	o := ReadOptions{From: v.position, To: to, MaxBytes: v.opts.MaxBytes, OnRetry: v.opts.OnRetry, Committed: committed, raw: true}
+	return v.log.eachPage(ctx, o, func(p page) error {
+		if v.opts.OnFetched != nil {
+			v.opts.OnFetched()
+		}
+		return each(p)
+	})
 }
 
 // stable hands over what is below the last stable offset.
 func (v *view) stable(ctx context.Context, to int64) error {
-	return v.log.eachPage(ctx, v.read(v.position, to, true), func(p page) error {
+	return v.pages(ctx, to, true, func(p page) error {
 		return v.hand(p, to, newAbortedList(p.aborted), true)
 	})
 }
@@ -111,7 +125,7 @@ func (v *view) stable(ctx context.Context, to int64) error {
 func (v *view) unstable(ctx context.Context, hw int64) error {
 	m := newMarkers(v.limit)
 	ahead := v.position
-	err := v.log.eachPage(ctx, v.read(v.position, hw, false), func(p page) error {
+	err := v.pages(ctx, hw, false, func(p page) error {
 		for _, r := range p.records {
 			if r.Offset < hw {
 				m.gather(r)
@@ -124,7 +138,7 @@ func (v *view) unstable(ctx context.Context, hw int64) error {
 		return err
 	}
 	to := min(m.end(hw), v.opts.To)
-	return v.log.eachPage(ctx, v.read(v.position, to, false), func(p page) error {
+	return v.pages(ctx, to, false, func(p page) error {
 		return v.hand(p, to, m, false)
 	})
 }

@@ -1,3 +1,4 @@
+import java.nio.file.*;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.CountDownLatch;
@@ -113,6 +114,7 @@ public final class Copier {
 
   private void copy(ConsumerRecords<byte[], byte[]> records) {
     long number = ++transactions, every = Long.parseLong(args.get("abortEvery"));
+    Path hold = args.get("hold").isEmpty() ? null : Path.of(args.get("hold"));
     boolean abort = every > 0 && number % every == 0;
     try {
       producer.beginTransaction();
@@ -126,7 +128,7 @@ public final class Copier {
       }
       producer.flush();
       producer.sendOffsetsToTransaction(next, consumer.groupMetadata());
-      if (number == Long.parseLong(args.get("holdAt"))) {
+      if (hold != null && Files.exists(hold)) {
         say("holding", "transaction", number, "records", records.count());
         stopping.await();
       }

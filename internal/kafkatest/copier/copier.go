@@ -28,9 +28,10 @@ type Config struct {
 	// AbortEvery aborts every n-th transaction on purpose and goes back to the committed offsets, so
 	// that the same records go again. Zero: 3; negative: never.
 	AbortEvery int
-	// HoldAt stops the copier in its n-th transaction, with the records and the offsets in it, until
-	// the process ends or is told to stop. It says EventHolding. Zero: never.
-	HoldAt int
+	// Hold is the path of a file. Once it exists, the copier stops in its next transaction, with the
+	// records and the offsets in it, until the process is killed or told to stop. It says Holding.
+	// "": never.
+	Hold string
 	// Zero: 6 s, 300 ms, 20 s and 10 s.
 	SessionTimeout, HeartbeatInterval, RebalanceTimeout, TransactionTimeout time.Duration
 }
@@ -58,7 +59,7 @@ const (
 	Failed        = "failed"        // Transaction was aborted for Error
 	Reinitialised = "reinitialised" // the producer was of no use after Error, and there is another
 	Waiting       = "waiting"       // the committed offsets could not be read yet
-	Holding       = "holding"       // Transaction stays open, see HoldAt
+	Holding       = "holding"       // Transaction stays open, see Config.Hold
 	Stopped       = "stopped"       // by SIGTERM, in order
 )
 
@@ -85,7 +86,7 @@ func Start(tb testing.TB, cluster *kafkatest.Cluster, c Config) *kafkatest.Proce
 	return kafkatest.StartJava(tb, kafkatest.Java{Class: "Copier", Source: source},
 		arg("brokers", strings.Join(cluster.Addrs, ",")), arg("client", c.TransactionalID),
 		arg("group", c.Group), arg("input", c.Input), arg("output", c.Output), arg("id", c.TransactionalID),
-		arg("records", orDefault(c.Records, 50)), arg("abortEvery", orDefault(c.AbortEvery, 3)), arg("holdAt", c.HoldAt),
+		arg("records", orDefault(c.Records, 50)), arg("abortEvery", orDefault(c.AbortEvery, 3)), arg("hold", c.Hold),
 		arg("session", millis(c.SessionTimeout, 6*time.Second)), arg("heartbeat", millis(c.HeartbeatInterval, 300*time.Millisecond)),
 		arg("rebalance", millis(c.RebalanceTimeout, 20*time.Second)), arg("timeout", millis(c.TransactionTimeout, 10*time.Second)))
 }

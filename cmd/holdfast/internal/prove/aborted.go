@@ -54,7 +54,7 @@ func runAborted(ctx context.Context, w *world) (observation, error) {
 
 // pass sends the records in one transaction, by a client of its own as a process would that starts anew.
 func (w *world) pass(ctx context.Context, topic string, end kgo.TransactionEndTry) error {
-	cl, err := w.transactional(w.name(abortedID))
+	cl, err := w.transactional(ctx, w.name(abortedID))
 	if err != nil {
 		return err
 	}

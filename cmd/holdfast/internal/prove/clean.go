@@ -37,7 +37,7 @@ func (w *world) clean(ctx context.Context) (Cleaned, error) {
 		}
 	}
 	errs = append(errs, remove(ctx, w.adm, w.made.topics, w.made.groups, &c))
-	return c, explain(w.o, "clean up", errors.Join(errs...))
+	return c, errors.Join(errs...)
 }
 
 // end initialises an id once more, which ends whatever transaction is open under it. A transaction

@@ -118,7 +118,7 @@ func runFencing(ctx context.Context, w *world) (observation, error) {
 		return nil, err
 	}
 	defer m.leave(ctx)
-	f := Fencing{FirstProcess: os.Getpid(), Limit: fenceLimit, ID: w.id(fence.TransactionalID(m.group, state, 0))}
+	f := Fencing{FirstProcess: os.Getpid(), Limit: fenceLimit, ID: fence.TransactionalID(m.group, state, 0)}
 	s, err := startSecond(w.o.Rival, rivalSpec{ID: f.ID, Topic: state})
 	if err != nil {
 		return nil, err
@@ -155,6 +155,7 @@ func (f *Fencing) fight(ctx context.Context, w *world, m *member, s *second, sta
 	if err != nil {
 		return err
 	}
+	w.initialised(f.ID)
 	defer closeWriter(ctx, writer)
 	if err := writer.Commit(ctx, fence.Offset{Next: firstBefore, LeaderEpoch: -1}, eventMessage(firstEvent)); err != nil {
 		return err

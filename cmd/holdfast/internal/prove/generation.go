@@ -94,7 +94,7 @@ func runGeneration(ctx context.Context, w *world) (observation, error) {
 // even a cluster that accepts it is not given the offset.
 func (m *member) stale(ctx context.Context, w *world, id string, t fence.Token, next int64, r *kgo.Record) (Stale, error) {
 	s := Stale{MemberID: t.MemberID, Generation: t.Generation, Offset: next}
-	cl, err := w.transactional(id)
+	cl, err := w.transactional(ctx, id)
 	if err != nil {
 		return s, err
 	}

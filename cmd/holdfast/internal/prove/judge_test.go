@@ -2,6 +2,7 @@ package prove
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,23 +53,20 @@ func rightTakeover() Takeover {
 		Written: takeoverRecords}
 }
 
-// world is an exercise's observation, changed by f.
+// changed returns a copy of right that f has changed.
 func changed[T any](right T, f func(*T)) T { f(&right); return right }
 
-func TestVerdicts(t *testing.T) {
-	t.Parallel()
-	type judged struct {
-		name string
-		seen observation
-		want Verdict
-		why  string
-	}
+// judged is a world and what its exercise has to come to in it.
+type judged struct {
+	name string
+	seen observation
+	want Verdict
+	why  string
+}
+
+func sendsWorlds() []judged {
 	sends := func(f func(*Sends)) observation { return changed(rightSends(), f) }
-	aborted := func(f func(*Aborted)) observation { return changed(rightAborted(), f) }
-	fencing := func(f func(*Fencing)) observation { return changed(rightFencing(), f) }
-	generation := func(f func(*Generation)) observation { return changed(rightGeneration(), f) }
-	takeover := func(f func(*Takeover)) observation { return changed(rightTakeover(), f) }
-	for _, c := range []judged{
+	return []judged{
 		{"sends", rightSends(), Proved, ""},
 		{"sends: a broker that knows events", sends(func(s *Sends) { s.Found = 1 }), Refuted, "two sends of one event made 1 record"},
 		{"sends: one offset for both", sends(func(s *Sends) { s.Again = s.First }), Refuted, "at offsets 0 and 0"},
@@ -81,13 +79,23 @@ func TestVerdicts(t *testing.T) {
 			s.Retried.Sent = []Header{s.Retried.Sent[0], {ProducerID: 7, Epoch: 1}}
 		}), NotShown, "not the same batch"},
 		{"sends: a fault that does nothing", sends(func(s *Sends) { s.Control.Found = 1 }), NotShown, "it shows nothing"},
+	}
+}
 
+func abortedWorlds() []judged {
+	aborted := func(f func(*Aborted)) observation { return changed(rightAborted(), f) }
+	return []judged{
 		{"aborted", rightAborted(), Proved, ""},
 		{"aborted: aborts are ignored", aborted(func(a *Aborted) { a.AfterAbort.Committed = []int64{0, 1, 2} }), Refuted, "saw 3 records of the aborted"},
 		{"aborted: there was nothing to abort", aborted(func(a *Aborted) { a.AfterAbort.Uncommitted = nil }), NotShown, "0 of the 3 records"},
 		{"aborted: a commit that is not seen", aborted(func(a *Aborted) { a.AfterCommit.Committed, a.AfterCommit.Distinct = nil, 0 }), Refuted, "saw 0 of the 3"},
 		{"aborted: a commit that is seen twice", aborted(func(a *Aborted) { a.AfterCommit.Committed = []int64{0, 1, 2, 4, 5, 6} }), Refuted, "saw 6 records where 3"},
+	}
+}
 
+func fencingWorlds() []judged {
+	fencing := func(f func(*Fencing)) observation { return changed(rightFencing(), f) }
+	return []judged{
 		{"fencing", rightFencing(), Proved, ""},
 		{"fencing: the ownership ended first", fencing(func(f *Fencing) { f.StoppedAs = stream.ErrOwnershipLost.Error() }), Proved, ""},
 		{"fencing: a world without fences", fencing(func(f *Fencing) {
@@ -103,7 +111,12 @@ func TestVerdicts(t *testing.T) {
 		{"fencing: another reason", fencing(func(f *Fencing) { f.Stopped, f.StoppedAs = "no route to host", "" }), NotShown, "no route to host"},
 		{"fencing: other refusals", fencing(func(f *Fencing) { f.Refusals = []Refusal{{Cause: "transient"}} }), NotShown, "refused no write"},
 		{"fencing: a second that cannot write", fencing(func(f *Fencing) { f.SecondVisible = 0 }), NotShown, "a reader sees 0"},
+	}
+}
 
+func generationWorlds() []judged {
+	generation := func(f func(*Generation)) observation { return changed(rightGeneration(), f) }
+	return []judged{
 		{"generation", rightGeneration(), Proved, ""},
 		{"generation: generations are not checked", generation(func(g *Generation) { g.Refusals[0].Answer, g.Refusals[0].Code = "", 0 }), Refuted, "accepted offset 20"},
 		{"generation: members are not checked", generation(func(g *Generation) { g.Refusals[1].Answer, g.Refusals[1].Code = "", 0 }), Refuted, "accepted offset 30"},
@@ -115,7 +128,12 @@ func TestVerdicts(t *testing.T) {
 		{"generation: nothing was sent", generation(func(g *Generation) { g.Refusals = nil }), NotShown, "no stale offset"},
 		{"generation: all are refused", generation(func(g *Generation) { g.Before = -1 }), NotShown, "live member could not commit"},
 		{"generation: all are refused afterwards", generation(func(g *Generation) { g.After = generationBefore }), NotShown, "could not commit afterwards"},
+	}
+}
 
+func takeoverWorlds() []judged {
+	takeover := func(f func(*Takeover)) observation { return changed(rightTakeover(), f) }
+	return []judged{
 		{"takeover", rightTakeover(), Proved, ""},
 		{"takeover: it does not abort", takeover(func(k *Takeover) { k.Ended = Ends{HighWatermark: 4, LastStable: 2} }), Refuted, "still waited at offset 2 of 4"},
 		{"takeover: the late commit is accepted", takeover(func(k *Takeover) { k.Answer, k.Code = "", 0 }), Refuted, "was accepted"},
@@ -123,7 +141,13 @@ func TestVerdicts(t *testing.T) {
 		{"takeover: its offset is committed", takeover(func(k *Takeover) { k.After = takeoverPending }), Refuted, "from 5 to 9"},
 		{"takeover: nothing was open", takeover(func(k *Takeover) { k.Open.LastStable = k.Open.HighWatermark }), NotShown, "no transaction was open"},
 		{"takeover: nothing was written", takeover(func(k *Takeover) { k.Written = 0 }), NotShown, "0 records"},
-	} {
+	}
+}
+
+// TestVerdicts gives each exercise the world of a right cluster, and those that it must not call proved.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	for _, c := range slices.Concat(sendsWorlds(), abortedWorlds(), fencingWorlds(), generationWorlds(), takeoverWorlds()) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			got, why := c.seen.judge()

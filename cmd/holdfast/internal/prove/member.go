@@ -2,9 +2,12 @@ package prove
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/fence"
@@ -36,20 +39,44 @@ func (w *world) join(ctx context.Context, groupEnd, inputEnd string) (*member, e
 		return nil, err
 	}
 	granted := make(chan *fence.Ownership, 8) // of one partition, of which there is one grant
-	g := fence.NewGroup(func(_ context.Context, o *fence.Ownership) { granted <- o }, func(*fence.Ownership, bool) {})
+	waiting, arrived := context.WithCancel(ctx)
+	defer arrived()
+	g := fence.NewGroup(func(_ context.Context, o *fence.Ownership) { granted <- o; arrived() }, func(*fence.Ownership, bool) {})
 	m.cl, err = g.NewClient(ctx, w.o.Kafka, fence.Session{Group: m.group, HeartbeatInterval: time.Second}, kgo.ConsumeTopics(input))
 	if err != nil {
 		return nil, err
 	}
 	m.cl.PauseFetchTopics(input)
 	w.o.note("    joining group %s (its first rebalance can take the broker some seconds)", m.group)
-	select {
-	case m.own = <-granted:
-		return m, nil
-	case <-ctx.Done():
-		m.leave(ctx)
-		return nil, fmt.Errorf("join group %s: %w", m.group, context.Cause(ctx))
+	for {
+		fetches := m.cl.PollFetches(waiting) // the client tries for ever, and says here why
+		m.cl.AllowRebalance()
+		select {
+		case m.own = <-granted:
+			return m, nil
+		default:
+		}
+		err := context.Cause(ctx)
+		if err == nil {
+			if err = forbidden(fetches); err != nil { // there is no group then that could be removed
+				w.made.groups = slices.DeleteFunc(w.made.groups, func(g string) bool { return g == m.group })
+			}
+		}
+		if err != nil {
+			m.leave(ctx)
+			return nil, fmt.Errorf("join group %s: %w", m.group, err)
+		}
 	}
+}
+
+// forbidden returns the error of a poll that says that the group may not be joined, nil if there is none.
+func forbidden(fetches kgo.Fetches) error {
+	for _, f := range fetches.Errors() {
+		if errors.Is(f.Err, kerr.GroupAuthorizationFailed) || errors.Is(f.Err, kerr.TopicAuthorizationFailed) {
+			return f.Err
+		}
+	}
+	return nil
 }
 
 // leave ends the membership, so that the group can be deleted. An error would show there.
@@ -86,7 +113,7 @@ func (m *member) bind(ctx context.Context, w *world, cl *kgo.Client, id string, 
 
 // commit commits an offset under the live token, together with a record, in a transaction of its own.
 func (m *member) commit(ctx context.Context, w *world, id string, next int64, r *kgo.Record) error {
-	cl, err := w.transactional(id)
+	cl, err := w.transactional(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -99,6 +99,7 @@ type Report struct {
 	NotShown           int       `json:"notShown"`
 	Cleaned            Cleaned   `json:"cleaned"`
 	TransactionalIDs   []string  `json:"transactionalIDs"` // that were used: no request deletes one
+	MissingRights      []string  `json:"missingRights"`    // commands that grant them
 }
 
 // observation is what an exercise saw.
@@ -155,21 +156,26 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	}
 	defer w.cl.Close()
 	r = Report{Run: w.run, Brokers: w.brokers, TransactionVersion: w.features.TransactionVersion, Replicas: w.replicas,
-		MinISR: w.minISR, Weaker: w.weaker, Exercises: []Outcome{}}
+		MinISR: w.minISR, Weaker: w.weaker, Exercises: []Outcome{}, MissingRights: []string{}}
 	o.note("run %s: topics, groups and transactional ids are named %s…", w.run, w.name(""))
-	err = w.exercise(ctx, &r)
+	var d denied
+	err = w.exercise(ctx, &r, &d)
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
 	defer cancel()
 	o.note("clean up: %s, %s", count(len(w.made.topics), "topic"), count(len(w.made.groups), "group"))
 	var left error
 	r.Cleaned, left = w.clean(clean)
 	r.TransactionalIDs = w.made.ids
-	return r, errors.Join(err, left)
+	if len(rights(o, left)) > 0 {
+		d.add(o, left)
+		d.left, left = len(r.Cleaned.Left), nil
+	}
+	r.MissingRights = append(r.MissingRights, d.commands...)
+	return r, errors.Join(err, d.err(), left)
 }
 
 // exercise runs those that were chosen, and goes on after one that is not permitted: another may be.
-func (w *world) exercise(ctx context.Context, r *Report) error {
-	var denied error
+func (w *world) exercise(ctx context.Context, r *Report, d *denied) error {
 	for i, name := range w.o.Claims {
 		w.o.note("%d/%d %s", i+1, len(w.o.Claims), name)
 		out, err := w.one(ctx, name)
@@ -180,13 +186,14 @@ func (w *world) exercise(ctx context.Context, r *Report) error {
 		}
 		switch {
 		case errors.Is(err, stream.ErrNotAuthorized):
-			denied = errors.Join(denied, err)
+			d.exercises = append(d.exercises, name)
+			d.add(w.o, err)
 		case errors.Is(err, stream.ErrUnreachable), errors.Is(err, stream.ErrNotAuthenticated),
 			errors.Is(err, stream.ErrBrokerTooOld), errors.Is(err, stream.ErrConfig):
-			return errors.Join(denied, err)
+			return err
 		}
 	}
-	return denied
+	return nil
 }
 
 func colon(why string) string {
@@ -218,7 +225,7 @@ func outcome(name string, seen observation, err error, weaker []string) Outcome 
 	}
 	switch {
 	case err != nil:
-		out.Why = "the exercise did not come to its end: " + err.Error()
+		out.Why = "the exercise did not come to its end: " + cause(err)
 	case seen != nil:
 		out.Verdict, out.Why = seen.judge()
 	}

@@ -271,7 +271,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	}{
 		{kerr.TopicAuthorizationFailed, []string{"--operation Create", "--operation Delete", "--topic p-", "prefixed", "b:1"}},
 		{kerr.GroupAuthorizationFailed, []string{"--operation Read", "--operation Delete", "--group p-", "prefixed"}},
-		{kerr.TransactionalIDAuthorizationFailed, []string{"--operation Write", "--transactional-id p-", "prefixed", "holdfast-"}},
+		{kerr.TransactionalIDAuthorizationFailed, []string{"--operation Write", "--transactional-id p-", "prefixed", "--transactional-id holdfast-"}},
 		{kerr.ClusterAuthorizationFailed, []string{"IdempotentWrite"}},
 	} {
 		err := explain(o, "prove", c.err)

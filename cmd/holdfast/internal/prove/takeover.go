@@ -57,7 +57,7 @@ func runTakeover(ctx context.Context, w *world) (observation, error) {
 	if t.Before, err = w.stable(ctx, m.group, m.input, m.id); err != nil {
 		return nil, err
 	}
-	old, err := w.transactional(id)
+	old, err := w.transactional(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +102,12 @@ func (t *Takeover) leaveOpen(ctx context.Context, w *world, m *member, old *kgo.
 
 // takeOver initialises the id as its next owner does, and waits until readers pass what was open.
 func (t *Takeover) takeOver(ctx context.Context, w *world, id, output string) error {
-	next, err := w.transactional(id)
+	began := time.Now()
+	next, err := w.transactional(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer next.Close()
-	began := time.Now()
 	if _, t.NewEpoch, err = next.ProducerID(ctx); err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/internal/wire"
-	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -164,12 +163,11 @@ func patiently(ctx context.Context, do func() error) error {
 	}
 }
 
-// id notes that a transactional id is used, so that no transaction of it is left open.
-func (w *world) id(id string) string {
+// initialised notes that a transactional id is used, so that no transaction of it is left open.
+func (w *world) initialised(id string) {
 	if !slices.Contains(w.made.ids, id) {
 		w.made.ids = append(w.made.ids, id)
 	}
-	return id
 }
 
 func (w *world) log(topic string) wire.Log { return wire.Log{Client: w.cl, Topic: topic} }
@@ -211,11 +209,20 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// transactional makes a client of a transactional id.
-func (w *world) transactional(id string) (*kgo.Client, error) {
-	return w.o.Kafka.Client(
-		kgo.TransactionalID(w.id(id)), kgo.TransactionTimeout(transactionTimeout),
+// transactional makes a client of a transactional id and initialises it.
+func (w *world) transactional(ctx context.Context, id string) (*kgo.Client, error) {
+	cl, err := w.o.Kafka.Client(
+		kgo.TransactionalID(id), kgo.TransactionTimeout(transactionTimeout),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := cl.ProducerID(ctx); err != nil {
+		cl.Close()
+		return nil, fmt.Errorf("initialise transactional id %s: %w", id, err)
+	}
+	w.initialised(id)
+	return cl, nil
 }
 
 // write produces records and waits for each promise. A wait that ends with ctx leaves the client to be
@@ -250,30 +257,4 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return strconv.Itoa(n) + " " + what + "s"
-}
-
-// explain names what is missing when the cluster does not permit something, and tells a cluster that
-// is away from one that answers.
-func explain(o Options, op string, err error) error {
-	hint := ""
-	rights := func(operations, resource string) {
-		hint = fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal User:NAME %s %s --resource-pattern-type prefixed",
-			o.bootstrap(), operations, resource)
-	}
-	switch {
-	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		rights("--operation Create --operation Describe --operation DescribeConfigs --operation Read --operation Write --operation Delete",
-			"--topic "+o.Prefix)
-	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		rights("--operation Describe --operation Read --operation Delete", "--group "+o.Prefix)
-	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-		rights("--operation Describe --operation Write", "--transactional-id "+o.Prefix)
-		hint += "; the exercise " + fencingGroup + " writes as " + writerIDs + ", which needs the same"
-	default:
-		return kafka.Explain(err)
-	}
-	if errors.Is(err, stream.ErrNotAuthorized) {
-		return stream.NewError(op, err).Hinted("%s", hint)
-	}
-	return stream.NewError(op, fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)).Hinted("%s", hint)
 }

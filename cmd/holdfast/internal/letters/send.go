@@ -1,0 +1,205 @@
+package letters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/dlq"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Sent says what became of a plan.
+type Sent struct {
+	Acknowledged int // written
+	// Doubtful were handed to the brokers and not acknowledged: each may be written or not.
+	Doubtful int
+	Untried  int // not written
+	// Next is where to go on, by partition of the dead-letter topic: the first letter of the plan
+	// that is not known to be written. What stands behind it may be.
+	Next map[int32]int64
+	// Later is where letters stand that are written after the plan was made, by partition, for the
+	// partitions that the plan has letters of.
+	Later map[int32]int64
+}
+
+// How much is sent before the answers are waited for. It bounds what is in doubt after a failure.
+const (
+	chunkRecords = 100
+	chunkBytes   = 1 << 20
+)
+
+// Send sends the letters of the plan. A letter that a broker refuses, or does not take within the
+// patience of the filter, ends it: Sent then says what was done, beside the error. Producing is
+// idempotent with acks=all, so that a retry of the client makes no second record.
+func (p *Plan) Send(ctx context.Context) (Sent, error) {
+	s := &sender{plan: p, open: map[Place]Item{}, sent: Sent{Untried: len(p.Items)}}
+	cl, err := p.replay.Kafka.Client(
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+		// A flush ends with its context. Without this option a record that was on its way when its broker
+		// went silent would be waited for all the same; nothing is produced after it by this client, so
+		// that idempotence loses nothing. A RecordDeliveryTimeout, which the configuration may have, counts
+		// from the record's timestamp: the old one, so that every letter would be too late.
+		kgo.RecordDeliveryTimeout(0),
+		kgo.AllowIdempotentProduceCancellation())
+	if err != nil {
+		return s.sent, err
+	}
+	defer cl.Close()
+	s.client = cl
+	s.sent.Later = map[int32]int64{}
+	for _, i := range p.Items {
+		s.open[i.Letter] = i
+		s.sent.Later[i.Letter.Partition] = max(s.sent.Later[i.Letter.Partition], i.Letter.Offset+1)
+	}
+	err = s.run(ctx)
+	s.sent.Next = s.next()
+	return s.sent, err
+}
+
+// sender is one Send. It reads the letters a second time: the plan has no payloads, which would not
+// fit in memory for a large topic.
+type sender struct {
+	plan   *Plan
+	client *kgo.Client
+	open   map[Place]Item // not acknowledged
+	chunk  []*kgo.Record
+	places []Place // of the records in chunk
+	bytes  int
+	sent   Sent
+}
+
+func (s *sender) run(ctx context.Context) error {
+	f := s.plan.replay.Filter
+	first, end := map[int32]int64{}, map[int32]int64{}
+	for at := range s.open {
+		if from, ok := first[at.Partition]; !ok || at.Offset < from {
+			first[at.Partition] = at.Offset
+		}
+		end[at.Partition] = max(end[at.Partition], at.Offset+1)
+	}
+	for _, partition := range s.partitions(first) {
+		f.Partitions, f.From, f.To = []int32{partition}, first[partition], end[partition]
+		for l, err := range f.read(ctx) {
+			if err == nil {
+				err = s.take(ctx, l)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.flush(ctx); err != nil {
+		return err
+	}
+	if len(s.open) > 0 {
+		return stream.NewError("replay", fmt.Errorf("%w: %d of the letters are gone: they were deleted meanwhile",
+			ErrNoLetter, len(s.open))).Hinted("list the topic again, and look at its retention")
+	}
+	return nil
+}
+
+// partitions returns the partitions in the order of the plan.
+func (s *sender) partitions(of map[int32]int64) []int32 {
+	if order := s.plan.replay.Partitions; order != nil {
+		return slices.DeleteFunc(slices.Clone(order), func(p int32) bool { _, ok := of[p]; return !ok })
+	}
+	return slices.Sorted(maps.Keys(of))
+}
+
+func (s *sender) take(ctx context.Context, l dlq.Letter) error {
+	place := Place{l.Record.Partition, l.Record.Offset}
+	item, ok := s.open[place]
+	if !ok {
+		return nil
+	}
+	m, err := dlq.Replay(l)
+	if err != nil {
+		return err
+	}
+	r := &kgo.Record{Topic: item.To.Topic, Partition: item.To.Partition, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp}
+	s.bytes += len(m.Key) + len(m.Value)
+	for _, h := range m.Headers {
+		r.Headers = append(r.Headers, kgo.RecordHeader(h))
+		s.bytes += len(h.Key) + len(h.Value)
+	}
+	s.chunk, s.places = append(s.chunk, r), append(s.places, place)
+	if len(s.chunk) >= chunkRecords || s.bytes >= chunkBytes {
+		return s.flush(ctx)
+	}
+	return nil
+}
+
+// flush sends the chunk and waits for all of its answers.
+func (s *sender) flush(ctx context.Context) error {
+	index := make(map[*kgo.Record]int, len(s.chunk))
+	for i, r := range s.chunk {
+		index[r] = i
+	}
+	var failed error
+	within, cancel := context.WithTimeout(ctx, s.plan.replay.Patience)
+	defer cancel()
+	for _, result := range s.client.ProduceSync(within, s.chunk...) {
+		s.sent.Untried--
+		place := s.places[index[result.Record]]
+		if result.Err != nil {
+			s.sent.Doubtful++
+			if failed == nil {
+				failed = s.refused(ctx, place, result.Err)
+			}
+			continue
+		}
+		s.sent.Acknowledged++
+		delete(s.open, place)
+	}
+	s.chunk, s.places, s.bytes = nil, nil, 0
+	return failed
+}
+
+// refused says which letter was not taken, and what to do.
+func (s *sender) refused(ctx context.Context, place Place, err error) error {
+	item := s.open[place]
+	named := func(err error) *stream.Error {
+		return stream.NewError("replay", fmt.Errorf("letter %s: %w", place, err)).
+			At(stream.Partition{Topic: item.To.Topic, Partition: item.To.Partition}, -1)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return named(context.Cause(ctx))
+	// Who may write to no topic at all is refused a producer id by the cluster, before any topic is named.
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return named(fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)).
+			Hinted("%s", wire.GrantTopic(s.client, item.To.Topic, "Write", "Describe"))
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return named(fmt.Errorf("%w: %w", stream.ErrTooLarge, err)).
+			Hinted("raise max.message.bytes of %s by %d, which is room for the headers of a letter", item.To.Topic, dlq.MaxOverhead)
+	case errors.Is(err, context.DeadlineExceeded):
+		return named(fmt.Errorf("%w: no acknowledgement within %v: %w", stream.ErrUnreachable, s.plan.replay.Patience, err)).
+			Hinted("look at the brokers that lead %s, and at its min.insync.replicas", item.To.Topic)
+	}
+	explained := kafka.Explain(err)
+	e := named(explained)
+	var inner *stream.Error
+	if errors.As(explained, &inner) {
+		e.Hint = inner.Hint
+		e.Err = fmt.Errorf("letter %s: %w", place, inner.Err)
+	}
+	return e
+}
+
+func (s *sender) next() map[int32]int64 {
+	next := map[int32]int64{}
+	for at := range s.open {
+		if offset, ok := next[at.Partition]; !ok || at.Offset < offset {
+			next[at.Partition] = at.Offset
+		}
+	}
+	return next
+}

@@ -1,0 +1,208 @@
+package tail
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// timeLayout is of one width, which lines the columns up.
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+const (
+	yellow = "\x1b[33m"
+	red    = "\x1b[31m"
+	reset  = "\x1b[0m"
+)
+
+// author is who wrote an entry, as far as it is known.
+type author struct {
+	id   string // transactional id; "": unknown, or none
+	pid  int64  // -1: no idempotent producer
+	term int16  // producer epoch
+}
+
+func (a author) String() string {
+	switch {
+	case a.pid < 0:
+		return "-"
+	case a.id == "":
+		return fmt.Sprintf("pid %d epoch %d", a.pid, a.term)
+	}
+	return fmt.Sprintf("%s (pid %d epoch %d)", escaped(a.id), a.pid, a.term)
+}
+
+// escaped returns text as it is if nothing in it acts on a terminal or could be taken for something
+// else, and quoted otherwise.
+func escaped(text string) string {
+	if q := strconv.Quote(text); q[1:len(q)-1] != text || strings.Contains(text, " ") {
+		return q
+	}
+	return text
+}
+
+// textLine is an entry on a line.
+func (c Config) textLine(e wire.Entry, by author, widths *widths) string {
+	r := e.Record
+	where := place(r)
+	when := "-"
+	if r.Timestamp.UnixMilli() >= 0 {
+		when = r.Timestamp.UTC().Format(timeLayout)
+	}
+	status := fmt.Sprintf("%-13s", e.Status)
+	if c.Color {
+		status = colored(e.Status, status)
+	}
+	line := fmt.Sprintf("%-*s  %-*s  %s  %-*s", widths.where(where), where, len(timeLayout), when, status, widths.by(by.String()), by)
+	if e.Status.Control() {
+		return fmt.Sprintf("%s  coordinator epoch %d", line, e.CoordinatorEpoch)
+	}
+	if c.Keys != None {
+		line += "  " + c.Keys.text(r.Key, c.Cut)
+	}
+	if c.Values != None {
+		line += "  " + c.Values.text(r.Value, c.Cut)
+	}
+	return line
+}
+
+func place(r *kgo.Record) string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
+
+// heading names the columns of textLine.
+func (c Config) heading(widths *widths) string {
+	line := fmt.Sprintf("%-*s  %-*s  %-13s  %-*s", widths.where("PART/OFFSET"), "PART/OFFSET", len(timeLayout), "TIME (UTC)",
+		"STATUS", widths.by("WRITTEN BY"), "WRITTEN BY")
+	if c.Keys != None {
+		line += "  KEY"
+	}
+	if c.Values != None {
+		line += "  VALUE"
+	}
+	return line
+}
+
+func colored(s wire.Status, text string) string {
+	switch s {
+	case wire.StatusAborted, wire.StatusAbortMarker:
+		return red + text + reset
+	case wire.StatusOpen:
+		return yellow + text + reset
+	}
+	return text
+}
+
+// widths are the columns whose width depends on what comes: they grow and never shrink.
+type widths struct{ place, author int }
+
+func (w *widths) where(text string) int { w.place = max(w.place, len(text)); return w.place }
+func (w *widths) by(text string) int {
+	w.author = max(w.author, utf8.RuneCountInString(text))
+	return w.author
+}
+
+func (w *widths) fit(e wire.Entry, by author) {
+	w.where(place(e.Record))
+	w.by(by.String())
+}
+
+// text shows bytes on a terminal.
+func (f Format) text(b []byte, cut int) string {
+	if b == nil {
+		return "null"
+	}
+	shown, more := b, ""
+	if cut > 0 && len(b) > cut {
+		shown = b[:cut]
+		for len(shown) > max(0, cut-utf8.UTFMax+1) && !utf8.RuneStart(b[len(shown)]) {
+			shown = shown[:len(shown)-1] // not in the middle of a character
+		}
+		more = fmt.Sprintf("… (%d bytes)", len(b))
+	}
+	if f == Hex {
+		return "0x" + hex.EncodeToString(shown) + more
+	}
+	return strconv.Quote(string(shown)) + more
+}
+
+// object is an entry as one JSON object. Bytes that are not UTF-8 come under another name, in base64.
+type object struct {
+	Topic            string   `json:"topic"`
+	Partition        int32    `json:"partition"`
+	Offset           int64    `json:"offset"`
+	Timestamp        string   `json:"timestamp,omitempty"`
+	Status           string   `json:"status"`
+	Stable           bool     `json:"stable"` // below the last stable offset
+	ProducerID       *int64   `json:"producer_id,omitempty"`
+	ProducerEpoch    *int16   `json:"producer_epoch,omitempty"`
+	TransactionalID  string   `json:"transactional_id,omitempty"`
+	CoordinatorEpoch *int32   `json:"coordinator_epoch,omitempty"`
+	LeaderEpoch      int32    `json:"leader_epoch"`
+	Key              any      `json:"key,omitzero"`
+	KeyBase64        []byte   `json:"key_base64,omitempty"`
+	KeyHex           string   `json:"key_hex,omitempty"`
+	Value            any      `json:"value,omitzero"`
+	ValueBase64      []byte   `json:"value_base64,omitempty"`
+	ValueHex         string   `json:"value_hex,omitempty"`
+	Headers          []header `json:"headers,omitempty"`
+}
+
+type header struct {
+	Key         string `json:"key"`
+	Value       any    `json:"value,omitzero"`
+	ValueBase64 []byte `json:"value_base64,omitempty"`
+}
+
+// jsonLine is an entry as a line of JSON.
+func (c Config) jsonLine(e wire.Entry, by author) ([]byte, error) {
+	r := e.Record
+	o := object{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Status: string(e.Status), Stable: e.Stable,
+		TransactionalID: by.id, LeaderEpoch: r.LeaderEpoch}
+	if r.Timestamp.UnixMilli() >= 0 {
+		o.Timestamp = r.Timestamp.UTC().Format(time.RFC3339Nano)
+	}
+	if by.pid >= 0 {
+		o.ProducerID, o.ProducerEpoch = &by.pid, &by.term
+	}
+	if e.Status.Control() {
+		o.CoordinatorEpoch = &e.CoordinatorEpoch
+		return json.Marshal(o)
+	}
+	o.Key, o.KeyBase64, o.KeyHex = c.Keys.json(r.Key)
+	o.Value, o.ValueBase64, o.ValueHex = c.Values.json(r.Value)
+	if c.Values != None {
+		o.Headers = headers(r)
+	}
+	return json.Marshal(o)
+}
+
+func headers(r *kgo.Record) (all []header) {
+	for _, h := range r.Headers {
+		value, raw, _ := Text.json(h.Value)
+		all = append(all, header{Key: h.Key, Value: value, ValueBase64: raw})
+	}
+	return all
+}
+
+// json returns which of three fields have the bytes. A null is a nil *string, which is encoded as null
+// and, other than a nil any, not left out.
+func (f Format) json(b []byte) (text any, raw []byte, inHex string) {
+	switch {
+	case f == None:
+		return nil, nil, ""
+	case b == nil:
+		return (*string)(nil), nil, ""
+	case f == Hex && len(b) > 0:
+		return nil, nil, hex.EncodeToString(b)
+	case utf8.Valid(b):
+		return string(b), nil, ""
+	}
+	return nil, b, ""
+}
