@@ -52,6 +52,7 @@ func TestRightHistories(t *testing.T) {
 			}
 		}},
 		{"an open transaction in the input", func(w *world) { w.input = append(w.input, in{7, "c", "1", Open}) }},
+		{"offsets that were seen on the way", func(w *world) { w.seen(0, 2, 2, 6) }},
 		{"a rebuild", func(w *world) { w.rebuild() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -185,7 +186,21 @@ var badHistories = []struct {
 	{"records were never folded", func(w *world) { w.input = append(w.input, in{7, "c", "1", Committed}) }, "I7", "never committed"},
 	{"a commit without a generation", func(w *world) { w.txs[3].generation = -1; w.txs[4].generation = -1 }, "I3 I8", "generation -1"},
 	{"a commit without a member", func(w *world) { w.txs[1].member = "" }, "I8", `member ""`},
+	{"an offset was seen that no transaction has committed", func(w *world) { w.seen(0, 2, 4) }, "I1", "the committed offset was 4"},
+	{"the committed offset was seen to fall", func(w *world) { w.seen(2, 0) }, "I3", "falls from 2 to 0"},
 	{"metadata of nobody", func(w *world) { w.meta = "" }, "I8", "names no commit"},
+}
+
+// seen has committed offsets been looked at during the run.
+func (w *world) seen(offsets ...int64) {
+	w.more = func(h *History) {
+		final := h.Offsets
+		h.Offsets = nil
+		for _, next := range offsets {
+			h.Offsets = append(h.Offsets, Offset{Partition: stream.Partition{Topic: testInput}, Next: next})
+		}
+		h.Offsets = append(h.Offsets, final...)
+	}
 }
 
 func moveOutput(h *History) {
