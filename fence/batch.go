@@ -56,7 +56,11 @@ func (w *Writer) drain() *batch {
 
 // messages returns the records of b in the order of the calls.
 func (b *batch) messages() []stream.Message {
-	var ms []stream.Message
+	n := 1 // the progress record, which the caller adds
+	for _, q := range b.waiters {
+		n += len(q.messages)
+	}
+	ms := make([]stream.Message, 0, n)
 	for _, q := range b.waiters {
 		ms = append(ms, q.messages...)
 	}

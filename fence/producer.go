@@ -97,6 +97,8 @@ func (k *cluster) open(ctx context.Context) (producer, error) {
 		kgo.RecordPartitioner(wire.Partitioner{Fixed: k.c.fixed}),
 		kgo.ProducerLinger(0),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
+		// The client counts it from the timestamp of a record, which may be that of an old input record.
+		kgo.RecordDeliveryTimeout(0),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
 			return int32(min(max(k.c.limit(topic), minBatchBytes), maxBatchBytes))
 		}),

@@ -57,13 +57,15 @@ func TestFilterAndSplit(t *testing.T) {
 	}
 }
 
-// Key, headers and timestamp come from the input unless they are given; SendBare takes nothing.
+// Key, headers and timestamp come from the input unless they are given; SendBare takes nothing. A
+// delivery timeout of the client's, which it counts from a record's timestamp, does not bite.
 func TestWhatIsKept(t *testing.T) {
 	t.Parallel()
 	l := embedded(t, "in", "out")
 	at := time.UnixMilli(1_700_000_000_000)
 	l.produce(&kgo.Record{Topic: "in", Key: []byte("k"), Value: []byte("v"), Timestamp: at, Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("1")}}},
 		&kgo.Record{Topic: "in", Key: []byte("gone"), Timestamp: at})
+	l.kafka.Opts = append(l.kafka.Opts, kgo.RecordDeliveryTimeout(5*time.Second))
 	r := l.start(t.Context(), l.config(func(_ context.Context, r stream.Record, out *pipe.Out) error {
 		out.Forward("out")
 		if r.Value != nil {

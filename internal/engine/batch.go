@@ -132,7 +132,8 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 		if b.Next != e.next {
 			violated(WholeBatches, "batch at %d, folded up to %d", b.Next, e.next)
 		}
-		b.Outputs, e.outputs, e.wholeBytes, e.hurried = e.outputs, nil, 0, false
+		b.Outputs, e.wholeBytes, e.hurried = e.outputs, 0, false
+		e.outputs = make([]Output, 0, len(b.Outputs)) // the next batch is about as large
 	}
 	if len(b.Writes) == 0 && b.Next == e.committed {
 		return nil, nil

@@ -78,7 +78,10 @@ func (o *outputs) open() (*kgo.Client, error) {
 		return nil, stream.NewError("write output", errors.Join(stream.ErrOwnershipLost, o.w.own.Cause())).At(o.w.own.Partition(), -1)
 	}
 	if o.client == nil {
-		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0), kgo.RecordPartitioner(wire.Partitioner{Fixed: o.fixed}),
+		// The client counts a delivery timeout from the timestamp of a record, which a letter has from its
+		// old input record.
+		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0), kgo.RecordDeliveryTimeout(0),
+			kgo.RecordPartitioner(wire.Partitioner{Fixed: o.fixed}),
 			kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return batchBytes(o.described[topic].MaxRecordBytes) }))
 		if err != nil {
 			return nil, err

@@ -98,11 +98,20 @@ func (w *worker) stage() string {
 
 // rejected ends the ownership: a batch cannot be committed as a whole, for what the step of one record
 // has made, and memory is ahead of what is committed (I5). The partition is granted anew and restored,
-// and the policy is asked when that record comes again.
+// and the policy is asked when that record comes again. It is not asked about a dead letter that the
+// broker does not take: it has decided already, and whatever it said then would let the offset pass a
+// record that is nowhere, or write the same letter for ever.
 func (w *worker) rejected(r *engine.Rejected) error {
 	p := w.own.Partition()
+	refusal, ok := errors.AsType[*fence.Refusal](r.Err)
+	if letters := w.m.cfg.DeadLetters; ok && letters != nil && refusal.Message.Topic == letters.Topic {
+		e := stream.NewError("dead-letter", r).At(p, r.Offset).Hinted("mend the dead-letter topic %s: it is missing, or its "+
+			"max.message.bytes is below that of the input; the next run begins at the first record that is not committed", letters.Topic)
+		e.Key, e.Group = refusal.Message.Key, w.m.cfg.Session.Group
+		return &stopError{e}
+	}
 	w.m.rememberRefusal(p, r.Offset, r.Err)
-	return stream.NewError("commit", fmt.Errorf("nothing of the batch is committed, and the state goes back: %w: %w", stream.ErrOwnershipLost, r.Err)).
+	return stream.NewError("commit", fmt.Errorf("nothing of the batch is committed, and the state goes back: %w: %w", stream.ErrOwnershipLost, r)).
 		At(p, r.Offset)
 }
 

@@ -234,10 +234,14 @@ type member struct {
 	wake   chan struct{} // closed, and replaced, when an event was noted
 }
 
+func (l *lab) member(name string) *member {
+	return &member{t: l.t, name: name, done: make(chan struct{}), wake: make(chan struct{})}
+}
+
 // start runs a component until stop is called or the test ends. ctx may carry switched-off rules.
 func (l *lab) start(ctx context.Context, name string, s settings) *member {
 	l.t.Helper()
-	m := &member{t: l.t, name: name, done: make(chan struct{}), wake: make(chan struct{})}
+	m := l.member(name)
 	s.Hooks = append([]holdfast.Hooks{m.hooks()}, s.Hooks...)
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.NewTextHandler(l.t.Output(), nil)).With("member", name)

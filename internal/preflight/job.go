@@ -83,6 +83,17 @@ func (f *Found) note(what, fact string, err error) error {
 	return err
 }
 
+// warn adds warnings to the finding that was noted last.
+func (f *Found) warn(warnings ...string) {
+	last := &f.Report.Findings[len(f.Report.Findings)-1]
+	for _, w := range warnings {
+		if last.Warning != "" {
+			last.Warning += "; "
+		}
+		last.Warning += w
+	}
+}
+
 // noteTopic notes a topic that is there, or why it is not usable.
 func (f *Found) noteTopic(what string, facts wire.Facts, err error) error {
 	err = f.note(what, shape(facts), err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -63,10 +64,35 @@ func (i *inspection) unusable(topic, format string, args ...any) *stream.Error {
 func (i *inspection) output(ctx context.Context, role, topic string) error {
 	facts, err := i.existing(ctx, role, topic, "Write")
 	i.found.Outputs[topic] = facts
-	if err == nil && slices.Contains(i.SamePartition, topic) {
+	letters := topic == i.DeadLetters
+	switch {
+	case err != nil:
+	case slices.Contains(i.SamePartition, topic):
 		err = i.samePartitions(role, facts)
+	case letters && strings.Contains(facts.CleanupPolicy, "compact"):
+		err = i.unusable(topic, "the dead-letter topic has cleanup.policy %s: of two letters with one key compaction removes the first", facts.CleanupPolicy).
+			Hinted("kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config cleanup.policy=delete", wire.Bootstrap(i.client), topic)
 	}
-	return i.found.noteTopic(role+" topic "+topic, facts, err)
+	err = i.found.noteTopic(role+" topic "+topic, facts, err)
+	if err == nil && letters {
+		i.found.warn(i.letterWarnings(facts)...)
+	}
+	return err
+}
+
+// letterWarnings says how letters may be lost, or not be written, although the topic is usable.
+func (i *inspection) letterWarnings(letters wire.Facts) (warnings []string) {
+	if letters.Retention >= 0 && !letters.AppendTime && strings.Contains(letters.CleanupPolicy, "delete") {
+		warnings = append(warnings, fmt.Sprintf("letters keep the timestamps of their records, and retention.ms (%v) counts from these: "+
+			"the letter of an older record is deleted soon; set message.timestamp.type=LogAppendTime or retention.ms=-1", letters.Retention))
+	}
+	for _, in := range i.found.Inputs {
+		if in.Exists && letters.MaxMessageBytes < in.MaxMessageBytes+dlq.MaxOverhead {
+			warnings = append(warnings, fmt.Sprintf("max.message.bytes %d is not above the %d of input topic %s by the %d bytes that a letter may have more: "+
+				"a record that large stops the %s", letters.MaxMessageBytes, in.MaxMessageBytes, in.Topic, dlq.MaxOverhead, i.Component))
+		}
+	}
+	return warnings
 }
 
 // samePartitions makes sure that a record of any input partition finds the one with its number.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,8 @@ type Facts struct {
 	MaxMessageBytes int
 	DeleteRetention time.Duration // how long compaction keeps tombstones
 	UncleanElection bool          // acknowledged records may be lost in an election
+	Retention       time.Duration // how long records are kept; negative: for ever
+	AppendTime      bool          // the broker sets the timestamps, else the writer does
 }
 
 // TopicConfig says how a topic is created.
@@ -87,6 +90,12 @@ func (f *Facts) set(key, value string) (err error) {
 		var ms int64
 		ms, err = strconv.ParseInt(value, 10, 64)
 		f.DeleteRetention = time.Duration(ms) * time.Millisecond
+	case "retention.ms":
+		var ms int64
+		ms, err = strconv.ParseInt(value, 10, 64)
+		f.Retention = time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+	case "message.timestamp.type":
+		f.AppendTime = value == "LogAppendTime"
 	case "unclean.leader.election.enable":
 		f.UncleanElection = value == "true"
 	}

@@ -36,7 +36,7 @@ func (w *world) clean(ctx context.Context) (Cleaned, error) {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, remove(ctx, w.adm, w.made.topics, w.made.groups, &c))
+	errs = append(errs, remove(ctx, w.cl, w.made.topics, w.made.groups, &c))
 	return c, errors.Join(errs...)
 }
 
@@ -55,14 +55,14 @@ func (w *world) end(ctx context.Context, id string) error {
 }
 
 // remove deletes topics and groups, and returns when no broker that is asked shows the topics any more.
-func remove(ctx context.Context, adm *kadm.Client, topics, groups []string, c *Cleaned) error {
+func remove(ctx context.Context, cl *kgo.Client, topics, groups []string, c *Cleaned) error {
 	var errs []error
 	left := func(what, name string, err error) {
 		c.Left = append(c.Left, fmt.Sprintf("%s %s: %v", what, name, err))
 		errs = append(errs, fmt.Errorf("delete %s %s: %w", what, name, err))
 	}
 	for _, group := range groups {
-		switch deleted, err := deleteGroup(ctx, adm, group); {
+		switch deleted, err := deleteGroup(ctx, kadm.NewClient(cl), group); {
 		case err != nil:
 			left("group", group, err)
 		case deleted:
@@ -70,7 +70,7 @@ func remove(ctx context.Context, adm *kadm.Client, topics, groups []string, c *C
 		}
 	}
 	for _, topic := range topics {
-		switch deleted, err := deleteTopic(ctx, adm, topic); {
+		switch deleted, err := deleteTopic(ctx, cl, topic); {
 		case err != nil:
 			left("topic", topic, err)
 		case deleted:
@@ -103,10 +103,10 @@ func deleteGroup(ctx context.Context, adm *kadm.Client, group string) (bool, err
 	}
 }
 
-func deleteTopic(ctx context.Context, adm *kadm.Client, topic string) (bool, error) {
+func deleteTopic(ctx context.Context, cl *kgo.Client, topic string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
-	all, err := adm.DeleteTopics(ctx, topic)
+	all, err := kadm.NewClient(cl).DeleteTopics(ctx, topic)
 	if err == nil {
 		err = all[topic].Err
 	}
@@ -116,15 +116,10 @@ func deleteTopic(ctx context.Context, adm *kadm.Client, topic string) (bool, err
 	if err != nil {
 		return false, err
 	}
-	for {
-		shown, err := adm.ListTopics(ctx, topic)
-		if err != nil || !shown.Has(topic) {
-			return true, err
-		}
-		if err := pause(ctx); err != nil {
-			return true, fmt.Errorf("its deletion was accepted and is not done: %w", err)
-		}
+	if err := everywhere(ctx, cl, topic, false); err != nil {
+		return true, fmt.Errorf("its deletion was accepted and is not done: %w", err)
 	}
+	return true, nil
 }
 
 // Clean removes what earlier runs under the prefix have left behind, and nothing else: topics and groups
@@ -141,11 +136,12 @@ func Clean(ctx context.Context, o Options) (Cleaned, error) {
 		return nothing(), err
 	}
 	defer cl.Close()
-	c, err := cleanLeftovers(ctx, kadm.NewClient(cl), o)
+	c, err := cleanLeftovers(ctx, cl, o)
 	return c, explain(o, "clean up", err)
 }
 
-func cleanLeftovers(ctx context.Context, adm *kadm.Client, o Options) (Cleaned, error) {
+func cleanLeftovers(ctx context.Context, cl *kgo.Client, o Options) (Cleaned, error) {
+	adm := kadm.NewClient(cl)
 	c := nothing()
 	listed, err := adm.ListTopics(ctx)
 	if err != nil {
@@ -173,7 +169,7 @@ func cleanLeftovers(ctx context.Context, adm *kadm.Client, o Options) (Cleaned, 
 		}
 		return kept
 	}
-	err = remove(ctx, adm, idle(topics), idle(groups), &c)
+	err = remove(ctx, cl, idle(topics), idle(groups), &c)
 	for _, run := range slices.Sorted(maps.Keys(busy)) {
 		why := fmt.Sprintf("run %s may be going on: %s", run, busy[run])
 		c.Left = append(c.Left, why)

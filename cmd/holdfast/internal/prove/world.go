@@ -106,13 +106,7 @@ func (w *world) topic(ctx context.Context, end string, configs map[string]string
 	if err != nil {
 		return "", fmt.Errorf("create topic %s: %w", topic, err)
 	}
-	return topic, w.led(ctx, topic)
-}
-
-// led waits until the topic has a leader that can be asked.
-func (w *world) led(ctx context.Context, topic string) error {
-	_, _, _, err := w.log(topic).Ends(ctx)
-	return err
+	return topic, everywhere(ctx, w.cl, topic, true)
 }
 
 func exists(what, name string) error {
@@ -202,7 +196,7 @@ func (w *world) stable(ctx context.Context, group string, p stream.Partition, to
 // pause waits between two looks.
 func pause(ctx context.Context) error {
 	select {
-	case <-time.After(10 * time.Millisecond):
+	case <-time.After(25 * time.Millisecond):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -1,0 +1,359 @@
+package outputs
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/codec"
+	"github.com/holdfast-go/holdfast/dlq"
+	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/internal/wiretap"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// The generation moves on while a transaction is open: the broker refuses its offset, and the same
+// bytes go again under the next generation.
+func TestKafkaRefusedByGeneration(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		w := newTap(t, l.k)
+		m := l.start(t.Context(), "owner", w.through(l.conf))
+		l.produce(0, 0, 10)
+		m.committedTo(0, 10)
+		hold := w.Fault(wiretap.HoldRequest, wiretap.First(1, on(l.id(0), kmsg.TxnOffsetCommit)))
+		t.Cleanup(hold.Lift)
+		l.produce(0, 10, 20)
+		caught(t, hold, 1)
+		other := l.start(t.Context(), "other", l.conf)
+		l.awaitMembers(2)
+		hold.Lift()
+		refused := await(m, 0, func(e stream.Refused) bool { return true })
+		if refused.Cause != "generation" || refused.Final {
+			t.Errorf("refused: %+v, want one by generation that is not final", refused)
+		}
+		l.produce(0, 20, 30)
+		m.committedTo(0, 30)
+		m.stop()
+		other.stop()
+		w.orderly()
+		l.verify()
+		l.sameBytesAgain()
+	})
+}
+
+// awaitMembers waits until the group has settled with n members.
+func (l *lab) awaitMembers(n int) {
+	l.t.Helper()
+	limit := time.After(patience)
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		groups, err := l.admin.DescribeGroups(l.t.Context(), l.conf.Group)
+		if err == nil && groups[l.conf.Group].State == "Stable" && len(groups[l.conf.Group].Members) == n {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			l.t.Fatalf("the group has not settled with %d members: %v (%v)", n, groups, err)
+		}
+	}
+}
+
+// sameBytesAgain asserts that each aborted transaction was followed by one with the same records.
+func (l *lab) sameBytesAgain() {
+	l.t.Helper()
+	if !l.epochs() {
+		return
+	}
+	var before *transaction
+	aborted := 0
+	for _, tx := range l.transactions() {
+		if before != nil && (!slices.Equal(before.outputs, tx.outputs) || before.progress[0].Inputs[0].Next != tx.progress[0].Inputs[0].Next) {
+			l.t.Errorf("aborted up to %d with %q, and then up to %d with %q",
+				before.progress[0].Inputs[0].Next, before.outputs, tx.progress[0].Inputs[0].Next, tx.outputs)
+		}
+		before = nil
+		if tx.status == wire.StatusAborted {
+			before, aborted = tx, aborted+1
+		}
+	}
+	if aborted == 0 {
+		l.t.Error("no transaction was aborted")
+	}
+}
+
+// ask is one question to a policy.
+type ask struct {
+	offset  int64
+	attempt int
+}
+
+// policy is an OnError that notes what it was asked.
+type policy struct {
+	mu     sync.Mutex
+	asked  []ask
+	errs   []error
+	decide func(*stream.RecordError) stream.Action
+}
+
+func (p *policy) onError(_ context.Context, e *stream.RecordError) stream.Action {
+	p.mu.Lock()
+	p.asked, p.errs = append(p.asked, ask{e.Record.Offset, e.Attempt}), append(p.errs, e.Err)
+	p.mu.Unlock()
+	return p.decide(e)
+}
+
+// alter sets a configuration of a topic.
+func (l *lab) alter(topic, name, value string) {
+	l.t.Helper()
+	rs, err := l.admin.AlterTopicConfigs(l.t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic)
+	if err == nil {
+		err = rs[0].Err
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// large makes the output of one value 30 kB that cannot be compressed.
+func large(value string) func(stream.Record) []byte {
+	return func(r stream.Record) []byte {
+		if string(r.Value) != value {
+			return nil
+		}
+		rng := rand.New(rand.NewPCG(1, 2))
+		b := make([]byte, 30_000)
+		for i := range b {
+			b[i] = byte(rng.IntN(256))
+		}
+		return b
+	}
+}
+
+// The broker does not take one output of many, which the member could not know: the whole batch is
+// aborted, the state goes back, and the policy is asked about the one record at fault. What it decides
+// is done, and the rest is there once.
+func TestKafkaOneRecordIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		action  stream.Action
+		asked   []ask
+		passes  bool // the record is passed over
+		letters int
+	}{
+		"stop":                   {stream.Stop, []ask{{25, 1}}, false, 0},
+		"skip":                   {stream.Skip, []ask{{25, 1}}, true, 0},
+		"dead-letter":            {stream.DeadLetter, []ask{{25, 1}}, true, 1},
+		"retry":                  {stream.Retry, []ask{{25, 1}, {25, 2}}, false, 0},
+		"retry then dead-letter": {stream.RetryThenDeadLetter, []ask{{25, 1}, {25, 2}, {25, 3}}, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, l *lab) {
+				dead := l.k.CreateTopic(t, l.conf.Input+"-dead", 1, nil)
+				p := &policy{}
+				p.decide = func(e *stream.RecordError) stream.Action {
+					if c.action == stream.Retry && e.Attempt == 2 {
+						l.alter(l.conf.Output, "max.message.bytes", "1000000")
+					}
+					return c.action
+				}
+				l.conf.Payload = large("25")
+				s := l.conf
+				s.OnError = p.onError
+				s.Commit.Interval = 200 * time.Millisecond // the ten records are one batch, unless the machine is slow
+				s.DeadLetters = &dlq.Policy{Topic: dead, Attempts: 3, Backoff: func(int) time.Duration { return time.Millisecond }}
+				m := l.start(t.Context(), "only", s)
+				l.produce(0, 0, 20)
+				m.committedTo(0, 20)
+				l.alter(l.conf.Output, "max.message.bytes", "10000")
+				l.produce(0, 20, 30)
+				if c.action == stream.Stop {
+					e := m.failure(stream.ErrTooLarge)
+					if e.Offset != 25 || l.committed()[0] != 25 {
+						t.Errorf("stopped at offset %d with %d committed, want 25 and 25: %v", e.Offset, l.committed()[0], e)
+					}
+				} else {
+					m.committedTo(0, 30)
+					m.stop()
+				}
+				if !slices.Equal(p.asked, c.asked) {
+					t.Errorf("the policy was asked about %v, want %v", p.asked, c.asked)
+				}
+				for _, err := range p.errs {
+					if !errors.Is(err, stream.ErrTooLarge) || !errors.Is(err, stream.ErrOutput) {
+						t.Errorf("the policy is asked about %v, want ErrTooLarge and ErrOutput", err)
+					}
+				}
+				if c.passes {
+					l.skipped[25] = true
+				}
+				l.verify()
+				l.letters(dead, c.letters)
+				if len(all[lost](m, 0)) == 0 {
+					t.Error("the memory of the partition was not dropped")
+				}
+			})
+		})
+	}
+}
+
+// letters counts the letters that a reader under read_committed finds; each is of offset 25.
+func (l *lab) letters(topic string, want int) {
+	l.t.Helper()
+	got := 0
+	for _, e := range l.view(topic) {
+		if !e.ReadCommitted() {
+			continue
+		}
+		got++
+		letter, err := dlq.Parse(wire.Record(e.Record))
+		if err != nil || letter.Origin.Offset != 25 || string(e.Record.Value) != "25" {
+			l.t.Errorf("letter of %+v with value %q: %v", letter.Origin, e.Record.Value, err)
+		}
+	}
+	if got != want {
+		l.t.Errorf("%d letters, want %d", got, want)
+	}
+}
+
+// A topic that is written to is deleted under a running member: it stops with an error that names the
+// topic and the record, and nothing of the batch is committed.
+func TestKafkaOutputTopicIsDeleted(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		m := l.start(t.Context(), "only", l.conf)
+		l.produce(0, 0, 20)
+		m.committedTo(0, 20)
+		if _, err := l.admin.DeleteTopics(t.Context(), l.conf.Output); err != nil {
+			t.Fatal(err)
+		}
+		l.produce(0, 21, 31) // value 21 has no outputs: offset 21 is the first that needs the topic
+		e := m.failure(stream.ErrTopic)
+		if got := l.committed()[0]; e.Offset != 21 || got != 21 || !strings.Contains(e.Error(), l.conf.Output) {
+			t.Errorf("committed %d, want 21, and the error names that offset and the topic: %v", got, e)
+		}
+	})
+}
+
+// An offset never passes a letter that the broker did not take, whatever the policy says about any
+// error: the member stops, with an error that names the dead-letter topic.
+func TestKafkaDeadLetterIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil    func(l *lab, dead string) error
+		sentinel error
+	}{
+		"the topic is deleted": {func(l *lab, dead string) error {
+			_, err := l.admin.DeleteTopics(l.t.Context(), dead)
+			return err
+		}, stream.ErrTopic},
+		"the letter is too large": {func(l *lab, dead string) error {
+			l.alter(dead, "max.message.bytes", "100")
+			return nil
+		}, stream.ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, l *lab) {
+				dead := l.k.CreateTopic(t, l.conf.Input+"-dead", 1, nil)
+				s := l.conf
+				s.DeadLetters = &dlq.Policy{Topic: dead}
+				p := &policy{decide: func(e *stream.RecordError) stream.Action {
+					if e.Attempt > 1 {
+						return stream.Skip
+					}
+					return stream.DeadLetter
+				}}
+				s.OnError = p.onError
+				s.Before = func(_ context.Context, r stream.Record) error {
+					if r.Offset == 22 {
+						return errors.New("not valid")
+					}
+					return nil
+				}
+				m := l.start(t.Context(), "only", s)
+				l.produce(0, 0, 20)
+				m.committedTo(0, 20)
+				if err := c.spoil(l, dead); err != nil {
+					t.Fatal(err)
+				}
+				l.produce(0, 20, 30)
+				e := m.failure(c.sentinel)
+				if e.Offset != 22 || !strings.Contains(e.Error(), dead) {
+					t.Errorf("the error is not about offset 22 and topic %s: %v", dead, e)
+				}
+				if got := l.committed()[0]; got > 22 {
+					t.Errorf("committed %d, past the letter of offset 22", got)
+				}
+				if len(p.asked) != 1 {
+					t.Errorf("the policy was asked %v, want once", p.asked)
+				}
+				l.verify()
+			})
+		})
+	}
+}
+
+// counts is a state that holds references, and has no Clone.
+type counts map[string]int
+
+// A step changes the state in place and fails: nothing of what was not committed leaks, neither the
+// spoiled state nor what was folded before it, and what was is folded again.
+func TestKafkaTaintedStepLeavesNothing(t *testing.T) {
+	for name, action := range map[string]stream.Action{"skip": stream.Skip, "retry": stream.Retry} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, kafkatest.Start(t), isFlow, 1)
+			failed := false // the policy and the fold are called by one goroutine at a time
+			s := l.conf
+			s.Commit.Interval = 200 * time.Millisecond
+			s.OnError = func(context.Context, *stream.RecordError) stream.Action { return action }
+			m := l.member("only")
+			c := holdfast.Config[counts]{
+				Kafka: s.Kafka, Group: s.Group, Inputs: []string{s.Input}, Outputs: []string{s.Output}, Guarantee: holdfast.FencedOutputs,
+				Snapshots: holdfast.Snapshots{Create: &holdfast.TopicConfig{}}, Codec: codec.JSON[counts](),
+				Commit: s.Commit, Member: s.Member, OnError: s.OnError, Hooks: []holdfast.Hooks{m.hooks()},
+				Fold: func(_ context.Context, k *holdfast.Key[counts], r stream.Record) error {
+					state, ok := k.State()
+					if !ok {
+						state = counts{}
+						k.Set(state)
+					}
+					state["N"]++
+					n, err := strconv.Atoi(string(r.Value))
+					if r.Offset == 25 && !failed {
+						failed, err = true, errors.New("after the change")
+					}
+					state["Sum"] += n
+					for i := range fanout(n) {
+						k.Emit(stream.Message{Topic: s.Output, Key: r.Key, Value: []byte(text(isFlow, n, i, tally{state["N"], state["Sum"]}))})
+					}
+					return err
+				},
+			}
+			h, err := holdfast.New(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.run(t.Context(), h)
+			l.produce(0, 0, 20)
+			m.committedTo(0, 20)
+			l.produce(0, 20, 30)
+			m.committedTo(0, 30)
+			m.stop()
+			if action == stream.Skip {
+				l.skipped[25] = true
+			}
+			l.verify()
+			if n := len(all[lost](m, 0)); n != 1 {
+				t.Errorf("the memory was dropped %d times, want once", n)
+			}
+		})
+	}
+}
