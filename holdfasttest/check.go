@@ -46,8 +46,9 @@ type unit struct {
 	snapshots *Log // nil: missing
 	final     *Offset
 
-	progress    []commit // committed, in log order
-	incarnation uint64   // of the newest progress record
+	progress    []commit        // committed, in log order
+	commits     map[int64][]int // offset → indexes in progress
+	incarnation uint64          // of the newest progress record
 	passed      passedOver
 	replay      *replay
 	// aborted is the replay with the aborted records among the others. It is made when something differs.
@@ -61,6 +62,9 @@ type commit struct {
 }
 
 func (p commit) next() int64 { return p.Inputs[0].Next }
+
+// committedAt returns the indexes of the commits of an offset.
+func (u *unit) committedAt(next int64) []int { return u.commits[next] }
 
 // next is the committed offset at the end, -1 if there is none.
 func (u *unit) next() int64 {
@@ -169,6 +173,7 @@ func (c *checker) checkStatuses(log Log) {
 
 // prepare reads the progress records and folds the input.
 func (c *checker) prepare(u *unit) {
+	u.commits = map[int64][]int{}
 	for _, r := range u.snapshots.Records {
 		if r.Status != Committed || !fence.IsProgressKey(r.Key) {
 			continue
@@ -178,6 +183,7 @@ func (c *checker) prepare(u *unit) {
 			c.violate("I8", "", u.snapshots.Partition, r.Offset, nil, "the progress record cannot be read: %v", err)
 			continue
 		}
+		u.commits[p.Inputs[0].Next] = append(u.commits[p.Inputs[0].Next], len(u.progress))
 		u.progress = append(u.progress, commit{r.Offset, p})
 		u.incarnation = max(u.incarnation, uint64(p.Incarnation))
 	}

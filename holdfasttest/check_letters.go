@@ -2,6 +2,8 @@ package holdfasttest
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/stream"
@@ -76,20 +78,18 @@ func (c *checker) checkLetters(units []*unit) {
 }
 
 func (c *checker) checkLetter(u *unit, at stream.Partition, letter Record, offset int64) {
-	for _, r := range u.log.Records {
-		if r.Offset != offset {
-			continue
-		}
-		switch {
-		case r.Status != Committed:
-			c.violate("I5", "", at, letter.Offset, letter.Key, "the dead letter is of input %s offset %d, which is %s", u.input, offset, r.Status)
-		case !bytes.Equal(r.Key, letter.Key) || !bytes.Equal(r.Value, letter.Value):
-			c.violate("I4", "", at, letter.Offset, letter.Key, "the dead letter's bytes are not those of input %s offset %d", u.input, offset)
-		case c.m.atomic && offset >= u.next():
-			c.violate("I4", "a dead letter is in the transaction of its offset", at, letter.Offset, letter.Key,
-				"the dead letter of input %s offset %d is visible, and the committed offset is %d", u.input, offset, u.next())
-		}
+	i, ok := slices.BinarySearchFunc(u.log.Records, offset, func(r Record, offset int64) int { return cmp.Compare(r.Offset, offset) })
+	if !ok {
+		c.violate("I4", "", at, letter.Offset, letter.Key, "the dead letter is of input %s offset %d, which does not exist", u.input, offset)
 		return
 	}
-	c.violate("I4", "", at, letter.Offset, letter.Key, "the dead letter is of input %s offset %d, which does not exist", u.input, offset)
+	switch r := u.log.Records[i]; {
+	case r.Status != Committed:
+		c.violate("I5", "", at, letter.Offset, letter.Key, "the dead letter is of input %s offset %d, which is %s", u.input, offset, r.Status)
+	case !bytes.Equal(r.Key, letter.Key) || !bytes.Equal(r.Value, letter.Value):
+		c.violate("I4", "", at, letter.Offset, letter.Key, "the dead letter's bytes are not those of input %s offset %d", u.input, offset)
+	case c.m.atomic && offset >= u.next():
+		c.violate("I4", "a dead letter is in the transaction of its offset", at, letter.Offset, letter.Key,
+			"the dead letter of input %s offset %d is visible, and the committed offset is %d", u.input, offset, u.next())
+	}
 }

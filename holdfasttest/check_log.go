@@ -298,7 +298,26 @@ func (c *checker) checkEnd(u *unit) {
 	case next >= 0 && c.m.fenced && next == progress:
 		c.checkMetadata(u)
 	}
+	c.checkSeen(u)
 	c.checkReached(u, max(next, 0))
+}
+
+// checkSeen checks the committed offsets as they were seen during the run: they never fall, but for a
+// rebuild, and each is one that a transaction has committed.
+func (c *checker) checkSeen(u *unit) {
+	last := int64(-1)
+	for _, o := range c.h.Offsets {
+		if o.Partition != u.input || o.Next < 0 {
+			continue
+		}
+		if o.Next < last && u.incarnation == 0 {
+			c.violate("I3", "R9: the committed offset never falls", u.input, o.Next, nil, "the committed offset falls from %d to %d", last, o.Next)
+		}
+		if o.Next != u.next() && c.m.fenced && !u.snapshots.Compacted && len(u.committedAt(o.Next)) == 0 {
+			c.violate("I1", "", u.input, o.Next, nil, "the committed offset was %d, and no commit in %s has it", o.Next, u.snapshots.Partition)
+		}
+		last = o.Next
+	}
 }
 
 // checkMetadata checks that the committed offset names the last commit.

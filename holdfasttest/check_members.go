@@ -15,6 +15,7 @@ func (c *checker) checkMembers(units []*unit) {
 	}
 	for _, m := range c.h.Members {
 		c.checkEnds(m)
+		c.checkRestores(of, m)
 		for _, e := range m.Events {
 			u := of[e.Partition]
 			if e.Partition.Topic != "" && u == nil {
@@ -69,15 +70,41 @@ func (c *checker) checkEnds(m Member) {
 	}
 }
 
+// checkRestores checks that nothing was committed between a restore and the first commit that follows
+// it (I3): the owner has not seen that, and folds on without it. Where it cannot be told which commit is
+// the first one, as several are of one offset, nothing is said.
+func (c *checker) checkRestores(of map[stream.Partition]*unit, m Member) {
+	restored := map[stream.Partition]Event{}
+	for _, e := range m.Events {
+		start, waits := restored[e.Partition]
+		switch {
+		case e.Kind == EventRestored:
+			restored[e.Partition] = e
+			continue
+		case e.Kind != EventCommitted || !waits || of[e.Partition] == nil:
+			continue
+		}
+		delete(restored, e.Partition)
+		u := of[e.Partition]
+		at := u.committedAt(e.Offset)
+		if u.snapshots.Compacted || !c.m.fenced || len(at) != 1 || at[0] == 0 {
+			continue
+		}
+		before, commit := u.progress[at[0]-1], u.progress[at[0]]
+		if before.next() > start.Offset && before.Incarnation == commit.Incarnation {
+			c.violate("I3", "R12: a takeover ends what the last owner left open", u.snapshots.Partition, before.at, nil,
+				"offset %d was committed by member %s after member %s had restored up to %d", before.next(), before.MemberID, m.Name, start.Offset)
+		}
+	}
+}
+
 // checkTold checks that what a member took for committed is in the log (I5).
 func (c *checker) checkTold(u *unit, m Member, e Event) {
 	if u.snapshots.Compacted {
 		return // the progress record of then may be gone
 	}
-	for _, p := range u.progress {
-		if p.next() == e.Offset {
-			return
-		}
+	if u.committedAt(e.Offset) != nil {
+		return
 	}
 	c.violate("I5", "R5: an unknown outcome is read back, never guessed", e.Partition, e.Offset, nil,
 		"member %s was told that offset %d is committed, and no committed transaction has it", m.Name, e.Offset)

@@ -22,6 +22,7 @@ type outputs struct {
 	topic    string
 	promised []promised
 	by       map[string][]int // content → indexes into promised, in the order of the steps
+	aborted  map[string][]int // by, if aborted records were folded too; made when something is unexplained
 }
 
 // found is a record of an output topic that a step explains.
@@ -85,7 +86,7 @@ func (c *checker) matchOutputs(units []*unit, want *outputs, log Log, taken map[
 		}
 		indexes, ok := want.by[content]
 		if !ok {
-			c.unexplained(units, want.topic, log.Partition, r)
+			c.unexplained(units, want, log.Partition, r)
 			continue
 		}
 		i := taken[content]
@@ -109,10 +110,12 @@ func (c *checker) matchOutputs(units []*unit, want *outputs, log Log, taken map[
 }
 
 // unexplained tells of an output that no step gives.
-func (c *checker) unexplained(units []*unit, topic string, at stream.Partition, r Record) {
-	with := promisedIn(units, topic, c.withAborted)
+func (c *checker) unexplained(units []*unit, want *outputs, at stream.Partition, r Record) {
+	if want.aborted == nil {
+		want.aborted = promisedIn(units, want.topic, c.withAborted).by
+	}
 	for _, ms := range []int64{r.Timestamp.UnixMilli(), 0} {
-		if _, ok := with.by[contentOf(r.Key, r.Value, r.Headers, ms)]; ok {
+		if _, ok := want.aborted[contentOf(r.Key, r.Value, r.Headers, ms)]; ok {
 			c.violate("I5", "inputs are read under read_committed", at, r.Offset, r.Key, "the output has an aborted input record in it: %.200q", r.Value)
 			return
 		}
@@ -148,7 +151,7 @@ func (c *checker) checkOrder(want *outputs, all []found) {
 	homes := map[lane]stream.Partition{}
 	for _, f := range all {
 		content := contentOf(f.message.Key, f.message.Value, f.message.Headers, timeOf(f.message))
-		if want.ambiguous(content) {
+		if want.ambiguous(content, c.m.atomic) {
 			continue
 		}
 		l := lane{unit: f.unit, at: f.at}
@@ -172,12 +175,13 @@ func (c *checker) checkOrder(want *outputs, all []found) {
 	}
 }
 
-// ambiguous reports whether several input partitions give this content: which of them a record is
-// of cannot be told, and so nothing about its order.
-func (o *outputs) ambiguous(content string) bool {
+// ambiguous reports whether it cannot be told which step a record with this content is of, and so
+// nothing about its order: several input partitions give it, or several steps do and it may have been
+// sent again.
+func (o *outputs) ambiguous(content string, once bool) bool {
 	indexes := o.by[content]
-	for _, i := range indexes {
-		if o.promised[i].unit != o.promised[indexes[0]].unit {
+	for _, i := range indexes[1:] {
+		if !once || o.promised[i].unit != o.promised[indexes[0]].unit {
 			return true
 		}
 	}

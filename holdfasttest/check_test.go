@@ -21,6 +21,14 @@ func TestRightHistories(t *testing.T) {
 		{"an output is sent again", func(w *world) {
 			w.outputs = append(w.outputs[:3:3], append([]out{{"a", sum(1), Committed}, {"b", sum(2), Committed}}, w.outputs[3:]...)...)
 		}},
+		{"an output that two steps give is sent again", func(w *world) {
+			w.input = append(w.input, in{7, "c", "5", Committed}, in{8, "c", "-5", Committed}, in{9, "c", "5", Committed})
+			w.txs = append(w.txs, tx{status: Committed, nonce: 0xb, seq: 3, generation: 2, member: "m-b", next: 10, snaps: []snap{
+				{"c", snapshot.State, 9, 3, sum(5)},
+			}})
+			w.outputs = append(w.outputs, out{"c", sum(5), Committed}, out{"c", sum(5), Committed}, out{"c", sum(5, -5), Committed}, out{"c", sum(5), Committed})
+			w.next, w.meta = 10, "hf1:b:3"
+		}},
 		{"a snapshot is ahead of the committed offset", func(w *world) {
 			w.txs[1].next = 1
 			w.members[0].Events[5].Offset = 1
@@ -44,6 +52,18 @@ func TestRightHistories(t *testing.T) {
 			}
 		}},
 		{"an open transaction in the input", func(w *world) { w.input = append(w.input, in{7, "c", "1", Open}) }},
+		{"offsets that were seen on the way", func(w *world) { w.seen(0, 2, 2, 6) }},
+		{"a flow that began at the end", func(w *world) {
+			*w = world{
+				late: true, next: 3, meta: "hf1:a:2",
+				input: []in{{0, "a", "1", Committed}, {1, "a", "2", Committed}, {2, "a", "3", Committed}},
+				txs: []tx{
+					{status: Committed, nonce: 0xa, seq: 1, generation: 1, member: "m-a", next: 1},
+					{status: Committed, nonce: 0xa, seq: 2, generation: 1, member: "m-a", next: 3, snaps: []snap{{"a", snapshot.State, 2, 2, sum(2, 3)}}},
+				},
+				outputs: []out{{"a", sum(2), Committed}, {"a", sum(2, 3), Committed}},
+			}
+		}},
 		{"a rebuild", func(w *world) { w.rebuild() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -127,6 +147,7 @@ var badHistories = []struct {
 		w.txs = append(w.txs, tx{status: Committed, nonce: 0xa, seq: 3, generation: 2, member: "m-a", next: 7})
 		w.meta = "hf1:a:3"
 	}, "I3", "has taken the partition over"},
+	{"a stale owner commits between its successor's restore and first commit", func(w *world) { w.txs[2].status = Committed }, "I3", "had restored up to 2"},
 	{"a transaction of an earlier generation", func(w *world) { w.txs[3].generation, w.txs[4].generation = 0, 0 }, "I3", "generation"},
 	{"a transaction is committed twice", func(w *world) { w.txs[4].seq, w.meta = 1, "hf1:b:1" }, "I3", "read back"},
 	{"a commit is missing from an owner's sequence", func(w *world) { w.txs[4].seq, w.meta = 3, "hf1:b:3" }, "I3", "comes after its commit 1"},
@@ -176,7 +197,62 @@ var badHistories = []struct {
 	{"records were never folded", func(w *world) { w.input = append(w.input, in{7, "c", "1", Committed}) }, "I7", "never committed"},
 	{"a commit without a generation", func(w *world) { w.txs[3].generation = -1; w.txs[4].generation = -1 }, "I3 I8", "generation -1"},
 	{"a commit without a member", func(w *world) { w.txs[1].member = "" }, "I8", `member ""`},
+	{"an offset was seen that no transaction has committed", func(w *world) { w.seen(0, 2, 4) }, "I1", "the committed offset was 4"},
+	{"the committed offset was seen to fall", func(w *world) { w.seen(2, 0) }, "I3", "falls from 2 to 0"},
+	{"a log out of order", func(w *world) { w.more = func(h *History) { r := h.Inputs[0].Records; r[0], r[1] = r[1], r[0] } }, "I2", "not in order"},
+	{"an offset of no input", func(w *world) {
+		w.more = func(h *History) {
+			h.Offsets = append(h.Offsets, Offset{Partition: stream.Partition{Topic: "other"}, Next: 1})
+		}
+	}, "I1", "no such input partition"},
+	{"a progress record that cannot be read", func(w *world) {
+		w.more = func(h *History) { r := h.Snapshots[0].Records; r[len(r)-1].Value = []byte("?") }
+	}, "I1 I5 I8", "cannot be read"},
+	{"a snapshot of before a rebuild", func(w *world) {
+		w.rebuild()
+		w.txs = append(w.txs, tx{status: Committed, nonce: 0xc, seq: 3, generation: 3, member: "m-c", next: 7, inc: 0, snaps: []snap{
+			{"a", snapshot.State, 6, 3, sum(1, 3, 4)},
+		}})
+		w.meta = "hf1:c:3"
+	}, "I3", "of incarnation 0 comes after"},
+	{"a tombstone before its offset", func(w *world) {
+		w.txs[3].snaps = append(w.txs[3].snaps, snap{"b", snapshot.Tombstone, 5, 2, tally{}})
+		w.txs[4].snaps = w.txs[4].snaps[:1]
+	}, "I2", "while 2 is committed"},
+	{"a dead letter of no record", func(w *world) { w.letters = []Record{letter(77, "a", "100")} }, "I4", "does not exist"},
+	{"a dead letter before its offset", func(w *world) {
+		w.atomic, w.input, w.letters = true, append(w.input, in{7, "c", "bad", Committed}), []Record{letter(7, "c", "bad")}
+		w.more = func(h *History) { h.Unfinished = "the test ends in the middle" }
+	}, "I4", "is visible, and the committed offset"},
+	{"no output topic", func(w *world) { w.more = func(h *History) { h.Outputs = nil } }, "I4", "lacks the output topic"},
+	{"a member with a partition of nobody", func(w *world) {
+		w.members[0].Events[2].Partition.Topic = "other"
+	}, "I2", "is not in the history"},
+	{"a partition lost without a cause", func(w *world) { w.members[0].Events[7].Cause = "" }, "I6", "without a cause"},
+	{"an ownership over another", func(w *world) {
+		e := w.members[1].Events
+		again := e[0]
+		again.Ownership = 2
+		w.members[1].Events = append(append(e[:2:2], again), e[2:]...)
+		w.members[1].Events[8].Ownership = 2
+	}, "I6", "had not ended"},
+	{"a grant without a generation", func(w *world) { w.members[0].Events[0].Generation = -1 }, "I8", "in generation -1"},
+	{"a record folded as another key's", func(w *world) { w.members[0].Events[3].Key = []byte("b") }, "I2", "as another key's"},
+	{"a fold that was given an older state", func(w *world) { w.members[1].Events[5] = folded(6, "a", sum(1)) }, "I2", "it is the state of offset 0"},
+	{"an aborted record was dead-lettered and applied", func(w *world) { w.txs[4].snaps[0].applied = 2 }, "I2 I5", "the record there was aborted"},
 	{"metadata of nobody", func(w *world) { w.meta = "" }, "I8", "names no commit"},
+}
+
+// seen has committed offsets been looked at during the run.
+func (w *world) seen(offsets ...int64) {
+	w.more = func(h *History) {
+		final := h.Offsets
+		h.Offsets = nil
+		for _, next := range offsets {
+			h.Offsets = append(h.Offsets, Offset{Partition: stream.Partition{Topic: testInput}, Next: next})
+		}
+		h.Offsets = append(h.Offsets, final...)
+	}
 }
 
 func moveOutput(h *History) {

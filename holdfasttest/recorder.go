@@ -32,7 +32,9 @@ func NewRecorder(member string, w io.Writer) *Recorder {
 }
 
 // Watch returns c with r's hooks added and its fold watched: the checker then also judges what each
-// fold was given.
+// fold was given. It asks for the key's state in each call, so that a flow whose state holds references
+// and has no Clone restores the partition after every step that fails. A pipe has no state to watch: give
+// it Hooks.
 func Watch[S any](r *Recorder, c holdfast.Config[S]) holdfast.Config[S] {
 	fold, encode := c.Fold, c.Codec
 	c.Fold = func(ctx context.Context, k *holdfast.Key[S], rec stream.Record) error {

@@ -56,7 +56,7 @@ func newRunWith(t *testing.T, k kafka.Config, partitions int32) *run {
 	r.conf.Fold = countdown(r.output())
 	r.create(partitions, r.input(), r.output())
 	r.conf.Snapshots.Create = &holdfast.TopicConfig{}
-	r.conf.Commit = holdfast.Commit{Persist: time.Hour, PersistCooldown: time.Nanosecond, Interval: 20 * time.Millisecond, RevokeBudget: 500 * time.Millisecond}
+	r.conf.Commit = holdfast.Commit{Persist: time.Hour, PersistCooldown: time.Nanosecond, Interval: 20 * time.Millisecond, RevokeBudget: 5 * time.Second}
 	r.conf.Member = holdfast.Member{SessionTimeout: 2 * time.Second, RebalanceTimeout: 10 * time.Second, HeartbeatInterval: 200 * time.Millisecond, TransactionTimeout: 2 * time.Second}
 	return r
 }
@@ -66,6 +66,17 @@ func (r *run) create(partitions int32, topics ...string) {
 	for _, topic := range topics {
 		if _, err := kadm.NewClient(r.cl).CreateTopic(r.t.Context(), partitions, 1, nil, topic); err != nil {
 			r.t.Fatal(err)
+		}
+		for { // the broker that is asked next may not know it yet
+			topics, err := kadm.NewClient(r.cl).ListTopics(r.t.Context(), topic)
+			if err == nil && len(topics[topic].Partitions) == int(partitions) {
+				break
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-r.t.Context().Done():
+				r.t.Fatal(err)
+			}
 		}
 	}
 }
@@ -181,14 +192,14 @@ func (m *member) stop() {
 	<-m.done
 }
 
-// kill cuts the member off for good: nothing that it does afterwards reaches a broker.
+// kill cuts the member off for good: nothing that it does afterwards reaches a broker. It is not waited
+// for.
 func (m *member) kill() {
 	m.killed = true
 	m.tap.LoseRequests(true)
 	m.tap.Refuse(true)
 	m.tap.Cut(nil)
 	m.cancel()
-	<-m.done
 }
 
 // await waits for the n-th event of a kind at offset.

@@ -18,6 +18,9 @@ import (
 // collectTimeout bounds what Verify reads.
 const collectTimeout = 2 * time.Minute
 
+// told is how many violations Verify tells: one defect early in a run makes everything after it differ.
+const told = 50
+
 // Verify reads what a run of m left on its cluster, and fails the test with each violation, its
 // invariant's name first. The members must have stopped: tell it with Recorder.Stopped. What they
 // recorded is judged as well.
@@ -29,7 +32,12 @@ func Verify(tb testing.TB, m Model, members ...Member) {
 	if err != nil {
 		tb.Fatalf("history: %v", err)
 	}
-	for _, v := range Check(h, m) {
+	vs := Check(h, m)
+	for i, v := range vs {
+		if i == told {
+			tb.Errorf("and %d more", len(vs)-told)
+			break
+		}
 		tb.Error(v)
 	}
 }

@@ -123,6 +123,7 @@ type world struct {
 	letters []Record
 	more    func(*History) // what the short form cannot say
 	atomic  bool
+	late    bool // the flow was to begin at the end
 }
 
 // right is a run of two owners without a fault: 0a aborts a transaction, and 0b takes over.
@@ -257,7 +258,11 @@ func (s snap) record(inc uint32) snapshot.Record {
 // check judges the world with the tests' fold.
 func (w world) check(t *testing.T) []Violation {
 	t.Helper()
-	m := Flow(testConfig(kafka.Config{}))
+	conf := testConfig(kafka.Config{})
+	if w.late {
+		conf.Start.New = holdfast.Latest
+	}
+	m := Flow(conf)
 	m.atomic = w.atomic
 	return Check(w.history(t), m)
 }
