@@ -81,6 +81,7 @@ func (j *java) crash(portion int) {
 // group alone: a stale member is refused, and the offset that it has left in an open transaction is
 // waited for.
 func TestKafkaMixedGroup(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.New(t, kafkatest.Options{Properties: quickTimeouts})
 	t.Run("order", func(t *testing.T) {
 		t.Run("ours first", func(t *testing.T) {
