@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,7 +33,8 @@ type bench struct {
 	producer   *kgo.Client
 	seeded     int
 	log        *eventLog
-	live       *reader // reads the copy while it is made, with read_committed
+	commits    atomic.Int32 // requests of our members that commit an offset through the consumer
+	live       *reader      // reads the copy while it is made, with read_committed
 }
 
 // newBench makes the topics and starts the reader.
@@ -78,6 +80,9 @@ func (b *bench) check() (aborted int) {
 	}
 	if len(found) > 20 {
 		b.t.Errorf("%d violations in all", len(found))
+	}
+	if n := b.commits.Load(); n > 0 {
+		b.t.Errorf("%d requests have committed an offset outside a transaction", n)
 	}
 	return aborted
 }

@@ -27,6 +27,7 @@ const bounces = 3 // of each copier
 // and in each portion one of them is bounced when a transaction of it is known to be open: neither a
 // fast nor a slow machine makes the bounce miss it.
 func TestKafkaTransactions(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.New(t, kafkatest.Options{Brokers: 3})
 	engines := []string{ours}
 	if nightly() {

@@ -56,6 +56,11 @@ func (b *bench) newMember(name string) *member {
 			m.refused.Add(1)
 		}
 	}, kmsg.EndTxn)
+	tap.OnRequest(func(r wiretap.Request) {
+		if kmsg.Key(r.Key) == kmsg.OffsetCommit {
+			b.commits.Add(1)
+		}
+	})
 	return m
 }
 

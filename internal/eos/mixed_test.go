@@ -81,6 +81,7 @@ func (j *java) crash(portion int) {
 // group alone: a stale member is refused, and the offset that it has left in an open transaction is
 // waited for.
 func TestKafkaMixedGroup(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.New(t, kafkatest.Options{Properties: quickTimeouts})
 	t.Run("order", func(t *testing.T) {
 		t.Run("ours first", func(t *testing.T) {
@@ -100,6 +101,8 @@ var quickTimeouts = map[string]string{"transaction.abort.timed.out.transaction.c
 
 func mixed(t *testing.T, c *kafkatest.Cluster, oursFirst bool) {
 	b := newBench(t, c, 4)
+	// Who leads is decided by who joined first, as long as nobody is expelled on a slow machine.
+	b.conf.Session = 10 * time.Second
 	b.conf.TransactionTimeout = 6 * time.Second // for so long the survivor waits for what the other has left open
 	const portion = 1000
 	var m *member

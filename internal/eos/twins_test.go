@@ -60,6 +60,7 @@ func TestKafkaTwoProcessesWithOneTransactionalID(t *testing.T) {
 // what is open, copies once more what that commit makes visible: this is what the comparison of input
 // and copy has to find.
 func TestKafkaCommitBehindTheSuccessor(t *testing.T) {
+	t.Parallel()
 	for name, off := range map[string][]rule.Name{
 		"with all rules":                      nil,
 		"without takeover and stable offsets": {rule.Takeover, rule.StableFetch},
