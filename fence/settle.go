@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -193,11 +196,25 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 		err := w.lose(b, err)
 		return w.stop(b, stream.NewError("commit", err).At(w.c.Input, b.next.Next).Hinted("%s", hint))
 	case classInput, classFatal:
-		e := stream.NewError("commit", errors.Join(sentinelFor(c, err), err)).At(w.c.Input, b.next.Next).Hinted("%s", hint)
+		e := stream.NewError("commit", errors.Join(sentinelFor(c, err), err)).At(w.c.Input, b.next.Next).Hinted("%s", hint+w.topicOf(b, err))
 		e.Group, e.TransactionalID = w.c.Group, w.id
 		return w.stop(b, e)
 	}
 	panic("fence: no such class")
+}
+
+// topicOf names the topic that the writer may not write to, behind a hint that ends with the word.
+func (w *Writer) topicOf(b *batch, err error) string {
+	refusal, ok := errors.AsType[*produceError](err)
+	if !ok || !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return ""
+	}
+	i := slices.IndexFunc(refusal.errs, func(e error) bool { return errors.Is(e, kerr.TopicAuthorizationFailed) })
+	topic := w.c.Progress.Topic
+	if q, at := b.owner(i); q != nil && q.messages[at].Topic != "" {
+		topic = q.messages[at].Topic
+	}
+	return " " + topic
 }
 
 // refused tells the hooks and the log.

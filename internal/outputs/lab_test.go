@@ -73,6 +73,8 @@ type settings struct {
 	Hooks       []holdfast.Hooks
 	// Before is called with each record before anything is done with it. An error fails the record.
 	Before func(context.Context, stream.Record) error
+	// Stray is the topic that the outputs of value 25 go to. "": Output, as for all others.
+	Stray string
 	// Payload is appended to each output. nil: nothing.
 	Payload func(stream.Record) []byte
 }
@@ -88,6 +90,13 @@ func (s settings) value(r stream.Record, text string) []byte {
 		return []byte(text)
 	}
 	return append([]byte(text), s.Payload(r)...)
+}
+
+func (s settings) topic(value int) string {
+	if s.Stray != "" && value == 25 {
+		return s.Stray
+	}
+	return s.Output
 }
 
 func (s settings) before(ctx context.Context, r stream.Record) (int, error) {
@@ -107,7 +116,7 @@ func (s settings) build(k kind) (component, error) {
 			Logger: s.Logger, Hooks: s.Hooks, Func: func(ctx context.Context, r stream.Record, out *pipe.Out) error {
 				n, err := s.before(ctx, r)
 				for i := range fanout(n) {
-					out.Send(stream.Message{Topic: s.Output, Value: s.value(r, text(k, n, i, tally{}))})
+					out.Send(stream.Message{Topic: s.topic(n), Value: s.value(r, text(k, n, i, tally{}))})
 				}
 				return err
 			},
@@ -127,7 +136,7 @@ func (s settings) flow() holdfast.Config[tally] {
 			state := old.with(n)
 			key.Set(state)
 			for i := range fanout(n) {
-				key.Emit(stream.Message{Topic: s.Output, Key: r.Key, Value: s.value(r, text(isFlow, n, i, state))})
+				key.Emit(stream.Message{Topic: s.topic(n), Key: r.Key, Value: s.value(r, text(isFlow, n, i, state))})
 			}
 			return err
 		},

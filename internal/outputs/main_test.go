@@ -33,6 +33,7 @@ type childConfig struct {
 	Via                  map[string]string // advertised address → address to dial
 	Group, Input, Output string
 	Session, Rebalance   time.Duration
+	TransactionTimeout   time.Duration
 	Interval             time.Duration
 	Concurrency          int
 }
@@ -43,7 +44,7 @@ func (l *lab) child(w *tap) *kafkatest.Process {
 	return kafkatest.StartChild(l.t, "member", childConfig{
 		Kind: l.kind, Addrs: l.k.Addrs, Via: w.Map(), Group: l.conf.Group, Input: l.conf.Input, Output: l.conf.Output,
 		Session: l.conf.Member.SessionTimeout, Rebalance: l.conf.Member.RebalanceTimeout, Interval: l.conf.Commit.Interval,
-		Concurrency: l.conf.Concurrency,
+		Concurrency: l.conf.Concurrency, TransactionTimeout: l.conf.Member.TransactionTimeout,
 	})
 }
 
@@ -56,7 +57,10 @@ func runChild(ctx context.Context, p *kafkatest.Parent) error {
 	k := kafka.Config{Brokers: c.Addrs, Opts: []kgo.Opt{kgo.Dialer(wiretap.DialerFor(c.Via))}}
 	m, err := settings{
 		Kafka: k, Group: c.Group, Input: c.Input, Output: c.Output, Commit: holdfast.Commit{Interval: c.Interval},
-		Member: holdfast.Member{SessionTimeout: c.Session, RebalanceTimeout: c.Rebalance, HeartbeatInterval: 300 * time.Millisecond},
+		Member: holdfast.Member{
+			SessionTimeout: c.Session, RebalanceTimeout: c.Rebalance, HeartbeatInterval: 300 * time.Millisecond,
+			TransactionTimeout: c.TransactionTimeout,
+		},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), Concurrency: c.Concurrency,
 		Hooks: []holdfast.Hooks{{
 			Assigned:  func(e stream.Assigned) { _ = p.Event("assigned %d %d", e.Partition.Partition, e.Committed) },

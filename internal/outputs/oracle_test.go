@@ -298,3 +298,24 @@ func (l *lab) verifyTransactions(next map[int32]int64, steps map[int32][]step) {
 		}
 	}
 }
+
+// awaitCommitted waits until every partition of the input is committed up to next.
+func (l *lab) awaitCommitted(next int64) {
+	l.t.Helper()
+	limit := time.After(patience)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		found := l.committed()
+		done := len(found) > 0
+		for _, n := range found {
+			done = done && n >= next
+		}
+		if done {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			l.t.Fatalf("committed %v within %v, want all at %d", found, patience, next)
+		}
+	}
+}

@@ -60,7 +60,7 @@ func newTap(t *testing.T, c *kafkatest.Cluster) *tap {
 	}
 	w := &tap{Cluster: cluster, t: t, byID: map[sightID]*sight{}, grown: make(chan struct{})}
 	cluster.OnRequest(w.request)
-	cluster.OnResponse(w.response, kmsg.Produce, kmsg.TxnOffsetCommit, kmsg.EndTxn, kmsg.InitProducerID, kmsg.AddOffsetsToTxn)
+	cluster.OnResponse(w.response, kmsg.Produce, kmsg.TxnOffsetCommit, kmsg.EndTxn, kmsg.InitProducerID, kmsg.AddOffsetsToTxn, kmsg.AddPartitionsToTxn)
 	t.Cleanup(func() {
 		if err := cluster.Err(); err != nil {
 			t.Error(err)
@@ -145,6 +145,8 @@ func idIn(req kmsg.Request) string {
 	case *kmsg.EndTxnRequest:
 		id = &r.TransactionalID
 	case *kmsg.AddOffsetsToTxnRequest:
+		id = &r.TransactionalID
+	case *kmsg.AddPartitionsToTxnRequest:
 		id = &r.TransactionalID
 	}
 	if id == nil {
