@@ -79,7 +79,7 @@ func (e *env) sessionOnce(ctx context.Context, input, output string, records int
 	s, err := kgo.NewGroupTransactSession(
 		kgo.SeedBrokers(e.addrs...), kgo.MetadataMinAge(100*time.Millisecond), kgo.AlwaysRetryEOF(),
 		kgo.TransactionalID(unique("bare")), kgo.ConsumerGroup(unique("bare")), kgo.ConsumeTopics(input), kgo.DefaultProduceTopic(output),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxWait(100*time.Millisecond),
 	)
 	if err != nil {
