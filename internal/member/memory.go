@@ -74,13 +74,14 @@ func (m *Member) takeRefusal(p stream.Partition, offset int64) error {
 	return err
 }
 
-// forgetRefusals drops those of records that are committed, by whomever.
-func (m *Member) forgetRefusals(p stream.Partition, below int64) {
+// refusals returns how many there are, after dropping those of records that are committed, by whomever.
+func (m *Member) refusals(p stream.Partition, committed int64) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for offset := range m.refused[p] {
-		if offset < below {
+		if offset < committed {
 			delete(m.refused[p], offset)
 		}
 	}
+	return len(m.refused[p])
 }

@@ -47,6 +47,7 @@ type worker struct {
 	engine      Engine
 	incarnation uint32
 	inflight    *engine.Batch
+	refusals    int        // records that the policy has to be asked about when they come
 	calls       []*mapCall // of a pipe's function, for the records at the head of the queue
 	outcome     chan error
 	restored    time.Time // zero: not yet
@@ -284,10 +285,23 @@ func (w *worker) foldNext(now time.Time) (bool, error) {
 	return true, nil
 }
 
+// refusal returns why the step of a record could not be committed before, once. New ones are remembered
+// for the next ownership only.
+func (w *worker) refusal(offset int64) error {
+	if w.refusals == 0 {
+		return nil
+	}
+	err := w.m.takeRefusal(w.own.Partition(), offset)
+	if err != nil {
+		w.refusals--
+	}
+	return err
+}
+
 // step applies one record; ok is false while the call of a pipe's function is under way. A record
 // whose step could not be committed is not applied again before the policy was asked about it.
 func (w *worker) step(now time.Time, r stream.Record) (result engine.Result, ok bool) {
-	if err := w.m.takeRefusal(w.own.Partition(), r.Offset); err != nil {
+	if err := w.refusal(r.Offset); err != nil {
 		// The engine has not seen this failure: it counts with those of earlier ownerships.
 		w.m.rememberAttempts(w.own.Partition(), r.Offset, w.m.attemptsBefore(w.own.Partition(), r.Offset)+1)
 		return engine.Result{Outcome: engine.Failed, Failure: &stream.RecordError{Record: r, Err: err}}, true
