@@ -104,6 +104,7 @@ func (w *worker) settle(err error) error {
 	switch {
 	case err == nil:
 		w.engine.Committed(now, b)
+		w.m.forget(w.own.Partition(), b.Next)
 		w.m.committedOnce(w.own.Partition())
 		return nil
 	case errors.As(err, &refused):

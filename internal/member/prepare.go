@@ -158,7 +158,7 @@ func (w *worker) ready(f found, start int64) error {
 	if f.progress != nil {
 		w.store.Adopt(*f.progress, f.progressAt)
 	}
-	w.m.forgetRefusals(w.own.Partition(), start)
+	w.m.forget(w.own.Partition(), start)
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	w.restored = time.Now()
 	stats := w.engine.Stats()

@@ -287,10 +287,8 @@ func (w *worker) foldNext(now time.Time) (bool, error) {
 // step applies one record; ok is false while the call of a pipe's function is under way. A record
 // whose step could not be committed is not applied again before the policy was asked about it.
 func (w *worker) step(now time.Time, r stream.Record) (result engine.Result, ok bool) {
-	if err := w.m.takeRefusal(w.own.Partition(), r.Offset); err != nil {
-		// The engine has not seen this failure: it counts with those of earlier ownerships.
-		w.m.rememberAttempts(w.own.Partition(), r.Offset, w.m.attemptsBefore(w.own.Partition(), r.Offset)+1)
-		return engine.Result{Outcome: engine.Failed, Failure: &stream.RecordError{Record: r, Err: err}}, true
+	if failure := w.m.refusal(r); failure != nil {
+		return engine.Result{Outcome: engine.Failed, Failure: failure}, true
 	}
 	if w.m.cfg.Map == nil {
 		return w.engine.Step(w.ctx, now, r), true
