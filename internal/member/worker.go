@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -47,7 +48,7 @@ type worker struct {
 	engine      Engine
 	incarnation uint32
 	inflight    *engine.Batch
-	calls       []*mapCall // of a pipe's function, for the records at the head of the queue
+	calls       []*mapCall // of a pipe's function, for the records at the head of the queue; the first is nil before it is called again
 	outcome     chan error
 	restored    time.Time // zero: not yet
 	blocked     time.Time // no record is folded before: the error policy asked for a pause
@@ -85,9 +86,15 @@ func wait(ctx context.Context, c <-chan struct{}) {
 	}
 }
 
-// run is the worker's goroutine.
+// run is the worker's goroutine. A user's function may end it.
 func (w *worker) run() {
-	err := w.live()
+	var err error = stream.NewError("fold", fmt.Errorf("%w: %w", stream.ErrFold, errExited)).At(w.own.Partition(), -1)
+	defer func() { w.finish(err) }()
+	err = w.live()
+}
+
+// finish ends the ownership, unless it was drained and the callback does.
+func (w *worker) finish(err error) {
 	if w.own.State() == fence.Draining && err == nil {
 		close(w.done) // drained: the callback tears down
 		wait(w.ctx, w.own.Gone())
