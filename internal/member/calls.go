@@ -1,6 +1,7 @@
 package member
 
 import (
+	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
@@ -25,8 +26,11 @@ func (w *worker) callAhead() {
 	}
 }
 
+// errExited is the error of a user's function that has neither returned nor panicked.
+var errExited = errors.New("the function ended its goroutine (runtime.Goexit, as a test's FailNow does) and has not returned")
+
 func (w *worker) startCall(r stream.Record) *mapCall {
-	c := &mapCall{done: make(chan struct{})}
+	c := &mapCall{done: make(chan struct{}), err: errExited}
 	w.m.wg.Go(func() {
 		defer close(c.done)
 		c.outputs, c.err = engine.Protect(func() ([]stream.Message, error) { return w.m.cfg.Map(w.ctx, r) })
@@ -42,6 +46,9 @@ func (w *worker) mapped(r stream.Record) (result engine.Result, ok bool) {
 		return w.engine.Mapped(r, outputs, err), true
 	}
 	w.callAhead()
+	if w.calls[0] == nil {
+		w.calls[0] = w.startCall(r)
+	}
 	c := w.calls[0]
 	select {
 	case <-c.done:
@@ -51,20 +58,18 @@ func (w *worker) mapped(r stream.Record) (result engine.Result, ok bool) {
 	}
 }
 
-// callAgain drops the result of the record at the head of the queue: it is retried.
+// callAgain drops the result of the record at the head of the queue: it is called again when its turn
+// comes, which is after the pause of the policy.
 func (w *worker) callAgain() {
-	if len(w.calls) == 0 {
-		return
-	}
-	if r, ok := w.queue.peek(); ok {
-		w.calls[0] = w.startCall(fromKafka(r))
+	if len(w.calls) > 0 {
+		w.calls[0] = nil
 	}
 }
 
 // called is closed when the call of the record at the head of the queue has returned; nil while there
 // is none, or its record may not be applied yet.
 func (w *worker) called(now time.Time) <-chan struct{} {
-	if len(w.calls) == 0 || w.doubt.Load() || w.engine.Full() || w.blocked.After(now) {
+	if len(w.calls) == 0 || w.calls[0] == nil || w.doubt.Load() || w.engine.Full() || w.blocked.After(now) {
 		return nil
 	}
 	return w.calls[0].done

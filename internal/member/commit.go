@@ -104,6 +104,7 @@ func (w *worker) settle(err error) error {
 	switch {
 	case err == nil:
 		w.engine.Committed(now, b)
+		w.m.forget(w.own.Partition(), b.Next)
 		w.m.committedOnce(w.own.Partition())
 		return nil
 	case errors.As(err, &refused):
@@ -141,11 +142,18 @@ func (w *worker) flush() error {
 			return err
 		}
 		if b == nil {
-			w.flushed.Store(w.engine.Stats().Holds == 0) // a key that cannot be written keeps its hold
+			w.flushed.Store(w.settled())
 			return nil
 		}
 		w.start(b)
 	}
+}
+
+// settled reports whether all that was folded is committed: a key that cannot be written keeps its
+// hold, and after a batch that was refused there is nothing that may be.
+func (w *worker) settled() bool {
+	whole := w.m.cfg.Whole && w.engine.Next() > w.engine.CommittedOffset()
+	return w.engine.Stats().Holds == 0 && !whole
 }
 
 func toSnapshot(write engine.Write, incarnation uint32) snapshot.Record {

@@ -35,6 +35,8 @@ type Engine interface {
 	Refused(now time.Time, b *engine.Batch, i int, err error) (*engine.Batch, error)
 	Kept() []error
 	Stats() engine.Stats
+	Next() int64
+	CommittedOffset() int64
 }
 
 // Config is what a member needs. The root package fills it in; every field is set.

@@ -27,13 +27,11 @@ type Member struct {
 	wg   sync.WaitGroup // all workers
 
 	mu      sync.Mutex
-	workers map[stream.Partition]*worker // the newest of each partition
-	posted  []func()                     // run by the polling goroutine between polls
-	wake    context.CancelFunc           // ends the poll that waits
-	skipped map[stream.Partition]map[int64]bool
-	renewed map[stream.Partition]int // renewals in a row without a commit
-	retried map[stream.Partition]attempts
-	refused map[stream.Partition]map[int64]error // records whose step could not be committed, until the policy is asked
+	workers map[stream.Partition]*worker         // the newest of each partition
+	posted  []func()                             // run by the polling goroutine between polls
+	wake    context.CancelFunc                   // ends the poll that waits
+	renewed map[stream.Partition]int             // renewals in a row without a commit
+	notes   map[stream.Partition]map[int64]*note // about single records that are not committed yet
 	failure error                                // why the member stops
 }
 
@@ -42,10 +40,8 @@ func New(c Config) *Member {
 	return &Member{
 		cfg: c, hooks: c.Hooks, ready: make(chan struct{}),
 		workers: map[stream.Partition]*worker{},
-		skipped: map[stream.Partition]map[int64]bool{},
 		renewed: map[stream.Partition]int{},
-		retried: map[stream.Partition]attempts{},
-		refused: map[stream.Partition]map[int64]error{},
+		notes:   map[stream.Partition]map[int64]*note{},
 	}
 }
 

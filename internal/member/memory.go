@@ -2,86 +2,127 @@ package member
 
 import "github.com/holdfast-go/holdfast/stream"
 
-// What this process knows about single records, over its ownerships of their partitions.
-
-// attempts is how often the step of one record has failed, over the ownerships of this process.
-type attempts struct {
-	offset int64
-	count  int
+// note is what this process knows about one record that is not committed yet, over its ownerships of
+// the partition: an engine begins each of them knowing nothing.
+type note struct {
+	failures int   // how often its step has failed or could not be committed
+	refusal  error // why its step cannot be committed; nil: it may be tried
+	panicked bool  // of refusal
+	skipped  bool  // the policy has skipped it
+	lettered bool  // the breaker has counted its letter
 }
 
-// rememberAttempts keeps the count for the next ownership, whose engine counts from 1 again: a policy
-// that retries a few times would else never come to its end.
-func (m *Member) rememberAttempts(p stream.Partition, offset int64, count int) {
-	m.mu.Lock()
-	m.retried[p] = attempts{offset, count}
-	m.mu.Unlock()
+// noteLocked returns the note about a record, and makes it if there is none.
+func (m *Member) noteLocked(p stream.Partition, offset int64) *note {
+	if m.notes[p] == nil {
+		m.notes[p] = map[int64]*note{}
+	}
+	n := m.notes[p][offset]
+	if n == nil {
+		n = &note{}
+		m.notes[p][offset] = n
+	}
+	return n
 }
 
-func (m *Member) attemptsBefore(p stream.Partition, offset int64) int {
+// countFailure counts one more failure of a record: a policy that retries a few times would never come
+// to its end if each ownership counted from 1 again.
+func (m *Member) countFailure(p stream.Partition, offset int64) (failures int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if a := m.retried[p]; a.offset == offset {
-		return a.count
-	}
-	return 0
+	n := m.noteLocked(p, offset)
+	n.failures++
+	return n.failures
 }
 
 // rememberSkip keeps a policy's decision for the next ownership of this process.
 func (m *Member) rememberSkip(p stream.Partition, offset int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.skipped[p] == nil {
-		m.skipped[p] = map[int64]bool{}
-	}
-	m.skipped[p][offset] = true
+	n := m.noteLocked(p, offset)
+	n.skipped, n.refusal = true, nil
 }
 
+// skips returns the records from an offset on that the policy has skipped.
 func (m *Member) skips(p stream.Partition, from int64) map[int64]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := map[int64]bool{}
-	for offset := range m.skipped[p] {
-		if offset >= from {
-			kept[offset] = true
+	out := map[int64]bool{}
+	for offset, n := range m.notes[p] {
+		if n.skipped && offset >= from {
+			out[offset] = true
 		}
-	}
-	m.skipped[p] = kept
-	out := make(map[int64]bool, len(kept))
-	for offset := range kept {
-		out[offset] = true
 	}
 	return out
 }
 
-// rememberRefusal keeps why the step of a record cannot be committed, for the next ownership: the
-// state has gone back by then, and the policy is asked before the record is folded again.
-func (m *Member) rememberRefusal(p stream.Partition, offset int64, err error) {
+// rememberRefusal keeps why the step of a record cannot be committed, for the ownerships to come: the
+// state has gone back by then, and the policy is asked before the record is folded again. It is kept
+// until the record is committed or tried again, since the batch that has its letter may be refused for
+// another record:
+//
+//  1. A batch is refused for record 1, which is dead-lettered under the next ownership.
+//  2. The batch with that letter is refused for record 3. The state goes back once more.
+//  3. Were record 1 folded as if nothing had been, its batch would be refused for it, and record 3
+//     forgotten in turn: the two would take turns for ever.
+func (m *Member) rememberRefusal(p stream.Partition, offset int64, err error, panicked bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.refused[p] == nil {
-		m.refused[p] = map[int64]error{}
+	n := m.noteLocked(p, offset)
+	n.refusal, n.panicked = err, panicked
+}
+
+// refusal returns what is remembered of a record whose step cannot be committed; nil: it may be tried.
+func (m *Member) refusal(r stream.Record) *stream.RecordError {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.notes[stream.Partition{Topic: r.Topic, Partition: r.Partition}][r.Offset]
+	if n == nil || n.refusal == nil {
+		return nil
 	}
-	m.refused[p][offset] = err
+	return &stream.RecordError{Record: r, Attempt: n.failures, Err: n.refusal, Panicked: n.panicked}
 }
 
-// takeRefusal returns and forgets it.
-func (m *Member) takeRefusal(p stream.Partition, offset int64) error {
+// hasRefusals reports whether there is a record of a partition whose step cannot be committed. New ones
+// come with the end of an ownership only.
+func (m *Member) hasRefusals(p stream.Partition) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := m.refused[p][offset]
-	delete(m.refused[p], offset)
-	return err
-}
-
-// refusals returns how many there are, after dropping those of records that are committed, by whomever.
-func (m *Member) refusals(p stream.Partition, committed int64) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for offset := range m.refused[p] {
-		if offset < committed {
-			delete(m.refused[p], offset)
+	for _, n := range m.notes[p] {
+		if n.refusal != nil {
+			return true
 		}
 	}
-	return len(m.refused[p])
+	return false
+}
+
+// forgetRefusal has the record tried again.
+func (m *Member) forgetRefusal(p stream.Partition, offset int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := m.notes[p][offset]; n != nil {
+		n.refusal = nil
+	}
+}
+
+// firstLetter reports whether the letter of a record is its first one: a letter that went back with its
+// batch is written again, and is no second one for the breaker.
+func (m *Member) firstLetter(p stream.Partition, offset int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.noteLocked(p, offset)
+	first := !n.lettered
+	n.lettered = true
+	return first
+}
+
+// forget drops what is known of records that are committed, by whomever.
+func (m *Member) forget(p stream.Partition, below int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for offset := range m.notes[p] {
+		if offset < below {
+			delete(m.notes[p], offset)
+		}
+	}
 }

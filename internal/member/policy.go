@@ -22,7 +22,9 @@ func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
 		return false, w.own.Cause()
 	}
 	failure := result.Failure
-	failure.Attempt += w.m.attemptsBefore(w.own.Partition(), r.Offset)
+	if w.m.refusal(r) == nil { // else it was counted when it was refused
+		failure.Attempt = w.m.countFailure(w.own.Partition(), r.Offset)
+	}
 	action := stream.Stop
 	if w.m.cfg.OnError != nil {
 		action = w.decided(w.ask(failure), failure)
@@ -62,8 +64,10 @@ func (w *worker) deadLetter(r stream.Record, failure *stream.RecordError) (bool,
 		e.Key, e.Group = r.Key, w.m.cfg.Session.Group
 		return false, &stopError{e}
 	}
-	if err := w.m.cfg.Breaker.Allow(time.Now()); err != nil {
-		return stop(errors.Join(err, failure.Err), "find what makes so many records fail, or raise DeadLetters.MaxPerMinute")
+	if w.m.firstLetter(p, r.Offset) {
+		if err := w.m.cfg.Breaker.Allow(time.Now()); err != nil {
+			return stop(errors.Join(err, failure.Err), "find what makes so many records fail, or raise DeadLetters.MaxPerMinute")
+		}
 	}
 	letter := dlq.New(r, dlq.Cause{
 		Topic: letters.Topic, TopicID: w.m.input(p.Topic).ID, Err: failure.Err, Panicked: failure.Panicked, Stage: w.stage(), Attempt: failure.Attempt,
@@ -110,7 +114,10 @@ func (w *worker) rejected(r *engine.Rejected) error {
 		e.Key, e.Group = refusal.Message.Key, w.m.cfg.Session.Group
 		return &stopError{e}
 	}
-	w.m.rememberRefusal(p, r.Offset, r.Err)
+	if w.m.countFailure(p, r.Offset) == 1 {
+		w.m.committedOnce(p) // to know of one more record is to come on
+	}
+	w.m.rememberRefusal(p, r.Offset, r.Err, false)
 	return stream.NewError("commit", fmt.Errorf("nothing of the batch is committed, and the state goes back: %w: %w", stream.ErrOwnershipLost, r)).
 		At(p, r.Offset)
 }
@@ -140,8 +147,8 @@ func (w *worker) carryOut(r stream.Record, failure *stream.RecordError, action s
 		if action == stream.RetryThenDeadLetter {
 			pause = w.m.cfg.DeadLetters.Backoff(failure.Attempt)
 		}
+		w.m.forgetRefusal(p, r.Offset)
 		if tainted {
-			w.m.rememberAttempts(p, r.Offset, failure.Attempt)
 			return false, w.tainted(r.Offset)
 		}
 		w.callAgain()
@@ -149,8 +156,7 @@ func (w *worker) carryOut(r stream.Record, failure *stream.RecordError, action s
 		return false, nil
 	case stream.DeadLetter:
 		if tainted { // asked again about the same failure, with the state as it was
-			w.m.rememberAttempts(p, r.Offset, failure.Attempt-1)
-			w.m.rememberRefusal(p, r.Offset, failure.Err)
+			w.m.rememberRefusal(p, r.Offset, failure.Err, failure.Panicked)
 			return false, w.tainted(r.Offset)
 		}
 		return w.deadLetter(r, failure)

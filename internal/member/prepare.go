@@ -158,7 +158,8 @@ func (w *worker) ready(f found, start int64) error {
 	if f.progress != nil {
 		w.store.Adopt(*f.progress, f.progressAt)
 	}
-	w.refusals = w.m.refusals(w.own.Partition(), start)
+	w.m.forget(w.own.Partition(), start)
+	w.refusals = w.m.hasRefusals(w.own.Partition())
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	w.restored = time.Now()
 	stats := w.engine.Stats()

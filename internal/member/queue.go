@@ -21,8 +21,12 @@ type queue struct {
 // put appends records and reports whether fetching is to be paused.
 func (q *queue) put(records []*kgo.Record) (pause bool) {
 	q.mu.Lock()
-	if q.head > 0 && q.head == len(q.records) {
-		q.records, q.head = q.records[:0], 0
+	// In a backlog the queue is never empty: the places before its head are used again when they are half
+	// of it, which moves each record once on average.
+	if q.head > 0 && q.head >= len(q.records)-q.head {
+		n := copy(q.records, q.records[q.head:])
+		clear(q.records[n:])
+		q.records, q.head = q.records[:n], 0
 	}
 	q.records = append(q.records, records...)
 	if len(q.records)-q.head >= q.limit && !q.full {

@@ -43,11 +43,20 @@ func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, sta
 		return begin, c, nil
 	case policy.Rebuild && (c < 0 || p < 0 || c > p):
 		return rebuild, 0, nil
+	case w.stateless && p < 0 && c >= 0:
+		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, and the progress topic has no progress record (it was emptied or made again)", c),
+			"to go on there, reset the group's offset to where it is with kafka-consumer-groups.sh; to process the input once more, choose Rebuild")
+	case w.stateless && c > p && p >= 0:
+		return 0, 0, mismatch(fmt.Sprintf("the committed offset %d is ahead of the progress records' %d (they were lost by a truncation)", c, p),
+			fmt.Sprintf("reset the group's offset to %d, so that no output is missing, or choose Rebuild to process the input once more", p))
 	case c < 0 && p < 0:
 		return 0, 0, mismatch("there are snapshots, but neither a committed offset nor a progress record",
 			"the topic belongs to another application or format: use an empty snapshot topic, or choose Rebuild")
 	case c < 0 && (policy.Resume || firstTorn(w, fenced)):
 		return begin, p, nil
+	case c < 0 && w.stateless:
+		return 0, 0, mismatch(fmt.Sprintf("the progress records go up to offset %d, but the group has no committed offset (it expired, or the group was deleted)", p),
+			"choose ResumeAtProgress to go on there, or Rebuild to process the input once more")
 	case c < 0:
 		return 0, 0, mismatch(fmt.Sprintf("the snapshots were written up to offset %d, but the group has no committed offset (it expired, or the group was deleted)", p),
 			"choose ResumeAtProgress to go on at the snapshots' offset, or Rebuild")

@@ -63,7 +63,8 @@ func (u *unfenced) Refetch(ctx context.Context) (fence.Committed, error) {
 	for {
 		o, err := wire.FetchOffset(ctx, m.admin, m.cfg.Session.Group, wire.Member{}, p, m.input(p.Topic).ID)
 		if err == nil {
-			return fence.Committed{Next: o.Next, LeaderEpoch: o.LeaderEpoch}, nil
+			named, _ := wire.ParseWitness(o.Metadata)
+			return fence.Committed{Next: o.Next, LeaderEpoch: o.LeaderEpoch, Kind: named.Kind}, nil
 		}
 		if !kerr.IsRetriable(err) && !errors.Is(err, kerr.UnstableOffsetCommit) {
 			return fence.Committed{}, stream.NewError("fetch offset", err).At(p, -1)
@@ -156,6 +157,7 @@ func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 		err = wire.CommitOffset(ctx, m.admin, wire.OffsetCommit{
 			Group: m.cfg.Session.Group, MemberID: token.MemberID, Generation: token.Generation, InstanceID: token.InstanceID,
 			Partition: p, TopicID: m.input(p.Topic).ID, Next: next.Next, LeaderEpoch: next.LeaderEpoch,
+			Metadata: wire.Witness{Kind: m.cfg.Component}.Metadata(), // nobody's nonce: it names the kind alone
 		})
 		switch {
 		case err == nil:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -47,8 +48,8 @@ type worker struct {
 	engine      Engine
 	incarnation uint32
 	inflight    *engine.Batch
-	refusals    int        // records that the policy has to be asked about when they come
-	calls       []*mapCall // of a pipe's function, for the records at the head of the queue
+	refusals    bool       // some record could not be committed under an earlier ownership
+	calls       []*mapCall // of a pipe's function, for the records at the head of the queue; the first is nil before it is called again
 	outcome     chan error
 	restored    time.Time // zero: not yet
 	blocked     time.Time // no record is folded before: the error policy asked for a pause
@@ -86,9 +87,15 @@ func wait(ctx context.Context, c <-chan struct{}) {
 	}
 }
 
-// run is the worker's goroutine.
+// run is the worker's goroutine. A user's function may end it.
 func (w *worker) run() {
-	err := w.live()
+	var err error = stream.NewError("fold", fmt.Errorf("%w: %w", stream.ErrFold, errExited)).At(w.own.Partition(), -1)
+	defer func() { w.finish(err) }()
+	err = w.live()
+}
+
+// finish ends the ownership, unless it was drained and the callback does.
+func (w *worker) finish(err error) {
 	if w.own.State() == fence.Draining && err == nil {
 		close(w.done) // drained: the callback tears down
 		wait(w.ctx, w.own.Gone())
@@ -285,26 +292,13 @@ func (w *worker) foldNext(now time.Time) (bool, error) {
 	return true, nil
 }
 
-// refusal returns why the step of a record could not be committed before, once. New ones are remembered
-// for the next ownership only.
-func (w *worker) refusal(offset int64) error {
-	if w.refusals == 0 {
-		return nil
-	}
-	err := w.m.takeRefusal(w.own.Partition(), offset)
-	if err != nil {
-		w.refusals--
-	}
-	return err
-}
-
 // step applies one record; ok is false while the call of a pipe's function is under way. A record
 // whose step could not be committed is not applied again before the policy was asked about it.
 func (w *worker) step(now time.Time, r stream.Record) (result engine.Result, ok bool) {
-	if err := w.refusal(r.Offset); err != nil {
-		// The engine has not seen this failure: it counts with those of earlier ownerships.
-		w.m.rememberAttempts(w.own.Partition(), r.Offset, w.m.attemptsBefore(w.own.Partition(), r.Offset)+1)
-		return engine.Result{Outcome: engine.Failed, Failure: &stream.RecordError{Record: r, Err: err}}, true
+	if w.refusals { // else the records of a partition in health are not looked up one by one
+		if failure := w.m.refusal(r); failure != nil {
+			return engine.Result{Outcome: engine.Failed, Failure: failure}, true
+		}
 	}
 	if w.m.cfg.Map == nil {
 		return w.engine.Step(w.ctx, now, r), true

@@ -19,6 +19,7 @@ type OffsetCommit struct {
 	TopicID                     [16]byte
 	Next                        int64
 	LeaderEpoch                 int32
+	Metadata                    string
 }
 
 // CommitOffset commits an offset as a consumer does and returns the broker's answer (kerr) or a
@@ -30,7 +31,7 @@ func CommitOffset(ctx context.Context, cl *kgo.Client, c OffsetCommit) error {
 		req.InstanceID = &c.InstanceID
 	}
 	p := kmsg.NewOffsetCommitRequestTopicPartition()
-	p.Partition, p.Offset, p.LeaderEpoch = c.Partition.Partition, c.Next, c.LeaderEpoch
+	p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = c.Partition.Partition, c.Next, c.LeaderEpoch, &c.Metadata
 	t := kmsg.NewOffsetCommitRequestTopic()
 	t.Topic, t.TopicID, t.Partitions = c.Partition.Topic, c.TopicID, append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)

@@ -1,0 +1,98 @@
+package member_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/dlq"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// unwritable is a codec that has no words for a negative number.
+type unwritable struct{}
+
+func (unwritable) Append(dst []byte, n int) ([]byte, error) {
+	if n < 0 {
+		return nil, errors.New("negative")
+	}
+	return strconv.AppendInt(dst, int64(n), 10), nil
+}
+
+func (unwritable) Decode(src []byte) (int, error) { return strconv.Atoi(string(src)) }
+
+// rejecting is a flow that adds the values of a key, in batches that only Interval closes.
+func (p *place) rejecting(policy *dlq.Policy, action stream.Action) (c holdfast.Config[int], asked func() []stream.Failed) {
+	p.create("dead", nil)
+	p.create("out", nil)
+	c = p.config()
+	c.Guarantee, c.Codec, c.Outputs, c.DeadLetters = holdfast.FencedOutputs, unwritable{}, []string{"out"}, policy
+	c.Commit = holdfast.Commit{Interval: 300 * time.Millisecond}
+	c.Fold = func(_ context.Context, k *holdfast.Key[int], r stream.Record) error {
+		by, err := strconv.Atoi(string(r.Value))
+		n, _ := k.State()
+		k.Set(n + by)
+		return err
+	}
+	c.OnError = func(context.Context, *stream.RecordError) stream.Action { return action }
+	var mu sync.Mutex
+	var failed []stream.Failed
+	c.Hooks = append(c.Hooks, holdfast.Hooks{Failed: func(f stream.Failed) {
+		mu.Lock()
+		defer mu.Unlock()
+		failed = append(failed, f)
+	}})
+	return c, func() []stream.Failed {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(failed)
+	}
+}
+
+func (p *place) values(keyed ...string) {
+	p.t.Helper()
+	var rs []*kgo.Record
+	for i := 0; i < len(keyed); i += 2 {
+		rs = append(rs, &kgo.Record{Key: []byte(keyed[i]), Value: []byte(keyed[i+1])})
+	}
+	if err := p.cl.ProduceSync(p.t.Context(), rs...).FirstErr(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// I7 and R10: two records of one batch are at fault, and each batch that is refused names one of them.
+// What the policy decided about the one must not be forgotten when the other is found:
+//
+//  1. The batch is refused for record 1. The state goes back, the policy says DeadLetter.
+//  2. The next batch has that letter, and is refused for record 3. The state goes back.
+//  3. Record 3 is dead-lettered, and record 1 is folded as if nothing had been: refused for record 1.
+//  4. As 2, for ever.
+func TestTwoRecordsOfOneBatchAreRejected(t *testing.T) {
+	t.Parallel()
+	for name, action := range map[string]stream.Action{
+		"dead-letter": stream.DeadLetter, "retry then dead-letter": stream.RetryThenDeadLetter, "skip": stream.Skip,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.values("a", "1", "b", "-1", "c", "1", "d", "-1", "a", "1")
+			c, asked := p.rejecting(&dlq.Policy{Topic: "dead", Attempts: 2, Backoff: func(int) time.Duration { return time.Millisecond }}, action)
+			if err := until(p, c, 5); err != nil {
+				t.Fatal(err)
+			}
+			p.wantStored(map[string]string{"a": "2", "c": "1"})
+			for _, f := range asked() {
+				if f.Offset != 1 && f.Offset != 3 || f.Attempt > 2 {
+					t.Errorf("asked about offset %d, attempt %d", f.Offset, f.Attempt)
+				}
+			}
+		})
+	}
+}
