@@ -67,25 +67,19 @@ func (b *batch) messages() []stream.Message {
 	return ms
 }
 
-// counts returns how many records are for the progress partition and how many for other topics.
-func (b *batch) counts() (writes, outputs int) {
+// count notes how much of b is for the progress partition and how much for other topics.
+func (b *batch) count(event *stream.Committed) {
 	for _, q := range b.waiters {
 		for i := range q.messages {
-			if q.messages[i].Topic == "" {
-				writes++
+			if m := &q.messages[i]; m.Topic == "" {
+				event.Writes++
+				event.Bytes += m.BatchBytes()
 			} else {
-				outputs++
+				event.Outputs++
+				event.OutputBytes += m.BatchBytes()
 			}
 		}
 	}
-	return writes, outputs
-}
-
-func (b *batch) bytes() (n int64) {
-	for _, q := range b.waiters {
-		n += q.bytes
-	}
-	return n
 }
 
 // owner returns the call and the index in it of the i-th record of b.

@@ -69,10 +69,9 @@ func (w *Writer) committed(b *batch, at int64) {
 	w.commits++
 	w.mu.Unlock()
 	event := stream.Committed{
-		Partition: w.c.Input, Next: b.next.Next, Bytes: b.bytes(),
-		Took: time.Since(b.began), ReadBack: b.readBack,
+		Partition: w.c.Input, Next: b.next.Next, Took: time.Since(b.began), ReadBack: b.readBack,
 	}
-	event.Writes, event.Outputs = b.counts()
+	b.count(&event)
 	for _, h := range w.c.Hooks {
 		if h.Committed != nil {
 			h.Committed(event)

@@ -60,9 +60,11 @@ type Committed struct {
 	Next      int64 // committed input offset
 	Writes    int   // snapshots and tombstones
 	Outputs   int   // outputs and dead letters that were in the transaction
-	Bytes     int64
-	Took      time.Duration
-	ReadBack  bool // the outcome was unknown at first and read back
+	Bytes     int64 // of keys, values and headers of the writes, with their overhead
+	// OutputBytes is the same of the outputs.
+	OutputBytes int64
+	Took        time.Duration
+	ReadBack    bool // the outcome was unknown at first and read back
 }
 
 // Refused tells that the broker refused a transaction, or that a key cannot be written and is kept in

@@ -87,6 +87,19 @@ func (m *Member) refusal(r stream.Record) *stream.RecordError {
 	return &stream.RecordError{Record: r, Attempt: n.failures, Err: n.refusal, Panicked: n.panicked}
 }
 
+// hasRefusals reports whether there is a record of a partition whose step cannot be committed. New ones
+// come with the end of an ownership only.
+func (m *Member) hasRefusals(p stream.Partition) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.notes[p] {
+		if n.refusal != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // forgetRefusal has the record tried again.
 func (m *Member) forgetRefusal(p stream.Partition, offset int64) {
 	m.mu.Lock()

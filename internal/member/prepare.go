@@ -173,6 +173,7 @@ func (w *worker) ready(f found, start int64) error {
 	}
 	w.m.forget(w.own.Partition(), start)
 	w.engine.Singly(w.m.singleKeys(w.own.Partition()))
+	w.refusals = w.m.hasRefusals(w.own.Partition())
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	w.restored = time.Now()
 	stats := w.engine.Stats()

@@ -48,6 +48,7 @@ type worker struct {
 	engine      Engine
 	incarnation uint32
 	inflight    *engine.Batch
+	refusals    bool       // some record could not be committed under an earlier ownership
 	calls       []*mapCall // of a pipe's function, for the records at the head of the queue; the first is nil before it is called again
 	outcome     chan error
 	restored    time.Time // zero: not yet
@@ -294,8 +295,10 @@ func (w *worker) foldNext(now time.Time) (bool, error) {
 // step applies one record; ok is false while the call of a pipe's function is under way. A record
 // whose step could not be committed is not applied again before the policy was asked about it.
 func (w *worker) step(now time.Time, r stream.Record) (result engine.Result, ok bool) {
-	if failure := w.m.refusal(r); failure != nil {
-		return engine.Result{Outcome: engine.Failed, Failure: failure}, true
+	if w.refusals { // else the records of a partition in health are not looked up one by one
+		if failure := w.m.refusal(r); failure != nil {
+			return engine.Result{Outcome: engine.Failed, Failure: failure}, true
+		}
 	}
 	if w.m.cfg.Map == nil {
 		return w.engine.Step(w.ctx, now, r), true

@@ -62,7 +62,7 @@ func TestKafkaOutputThatCannotBe(t *testing.T) {
 		"undeclared": {func(l *lab) { l.conf.Stray = l.conf.Output + "-not" }, stream.ErrUndeclaredOutput},
 		"too large": {func(l *lab) {
 			l.conf.Payload = large("25")
-			l.alter(l.conf.Output, "max.message.bytes", "10000")
+			l.lower(l.conf.Output, 2, 10_000)
 		}, stream.ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {

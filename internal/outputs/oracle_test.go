@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"errors"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/snapshot"
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 // view reads every partition of a topic to its end, with what became of each record. It waits until no
@@ -109,24 +109,29 @@ func (l *lab) transactions() (list []*transaction) {
 	return list
 }
 
-// committed returns the stable committed next offsets.
+// committed returns the stable committed next offsets, 0 where there is none.
 func (l *lab) committed() map[int32]int64 {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
-	for {
-		offsets, err := l.admin.FetchOffsetsForTopics(ctx, l.conf.Group, l.conf.Input)
-		next := map[int32]int64{}
-		if err == nil {
-			offsets.Each(func(o kadm.OffsetResponse) { next[o.Partition], err = max(o.At, 0), errors.Join(err, o.Err) })
-		}
-		if err == nil {
-			return next
-		}
-		if !errors.Is(err, kerr.UnstableOffsetCommit) {
-			l.t.Fatal(err)
-		}
+	topics, err := l.admin.ListTopics(ctx, l.conf.Input)
+	if err != nil {
+		l.t.Fatal(err)
 	}
+	topic := topics[l.conf.Input]
+	next := map[int32]int64{}
+	for p := range int32(len(topic.Partitions)) {
+		at := stream.Partition{Topic: l.conf.Input, Partition: p}
+		o, err := wire.FetchOffset(ctx, l.read, l.conf.Group, wire.Member{}, at, topic.ID)
+		for errors.Is(err, kerr.UnstableOffsetCommit) && ctx.Err() == nil {
+			o, err = wire.FetchOffset(ctx, l.read, l.conf.Group, wire.Member{}, at, topic.ID)
+		}
+		if err != nil {
+			l.t.Fatalf("committed offset of %v: %v", at, err)
+		}
+		next[p] = max(o.Next, 0)
+	}
+	return next
 }
 
 // step is what one input record gives.
