@@ -149,6 +149,9 @@ func (p *fakeProducer) produce(ctx context.Context, ms []stream.Message, serial 
 	if failed {
 		return -1, 0, errs
 	}
+	if !IsProgressKey(ms[len(ms)-1].Key) { // a probe, which is aborted
+		return int64(len(p.log)), time.Millisecond, nil
+	}
 	progress, err := DecodeProgress(ms[len(ms)-1].Value)
 	if err != nil {
 		return -1, 0, []error{err}

@@ -69,7 +69,8 @@ var outcomes = []struct {
 	{wire.StepProduce, kerr.UnsupportedCompressionType, refuses(kerr.UnsupportedCompressionType)},
 	{wire.StepProduce, kerr.UnknownTopicOrPartition, refuses(stream.ErrTopic)},
 	{wire.StepProduce, kerr.UnknownTopicID, refuses(stream.ErrTopic)},
-	{wire.StepProduce, kerr.InconsistentTopicID, refuses(kerr.InconsistentTopicID)},
+	{wire.StepProduce, kerr.InconsistentTopicID, refuses(stream.ErrTopic)},
+	{wire.StepProduce, kerr.OperationNotAttempted, takesOver}, // for another record of the request, which is not told
 	{wire.StepProduce, kerr.InvalidTopicException, refuses(stream.ErrTopic)},
 	{wire.StepProduce, kerr.PolicyViolation, refuses(kerr.PolicyViolation)},
 	{wire.StepOffset, kerr.UnknownTopicID, fatal(stream.ErrInputChanged)},

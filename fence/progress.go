@@ -47,6 +47,21 @@ type InputProgress struct {
 	LeaderEpoch int32 // of the record before Next, -1 if unknown
 }
 
+// inputHeader of a progress record names the input partition that it is of. It is no field of the value,
+// whose readers are strict, and records without it are of the partition that their place says.
+const inputHeader = "holdfast.input"
+
+// ProgressInput returns the input partition that a progress record names, as "topic/partition". ok is
+// false if it names none.
+func ProgressInput(r stream.Record) (input string, ok bool) {
+	for _, h := range r.Headers {
+		if h.Key == inputHeader {
+			return string(h.Value), true
+		}
+	}
+	return "", false
+}
+
 // IsProgressKey reports whether key is the one under which progress records are written.
 func IsProgressKey(key []byte) bool { return string(key) == progressKey }
 

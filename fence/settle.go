@@ -176,7 +176,8 @@ func (w *Writer) effects(b *batch) ([]stream.Message, error) {
 	if err != nil {
 		return nil, stream.NewError("commit", errors.Join(stream.ErrConfig, err)).At(w.c.Input, b.next.Next)
 	}
-	return append(b.messages(), stream.Message{Key: key, Value: value}), nil
+	input := []stream.Header{{Key: inputHeader, Value: []byte(w.c.Input.String())}}
+	return append(b.messages(), stream.Message{Key: key, Value: value, Headers: input}), nil
 }
 
 // react decides what follows from err: nil, and b goes again, or the error that its waiters get.
@@ -203,7 +204,7 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 		return nil
 	case classRecord:
 		w.abort(ctx)
-		return w.takeOut(b, err)
+		return w.takeOut(ctx, b, err)
 	case classTransient, classFence:
 		w.dispose()
 		return w.again(ctx, b, c, err)
@@ -358,28 +359,31 @@ func (w *Writer) dispose() {
 	}
 }
 
-// takeOut finds the record that was refused. With one suspect it is that one; with several, which is
-// what the broker answers for a batch, they go again one by one.
-func (w *Writer) takeOut(b *batch, err error) error {
+// takeOut takes the record out that was refused. With one suspect it is that one; several, which is what
+// the broker answers for a batch, are looked through.
+func (w *Writer) takeOut(ctx context.Context, b *batch, err error) error {
 	refusal, ok := errors.AsType[*produceError](err)
 	if !ok {
 		return stream.NewError("commit", err).At(w.c.Input, b.next.Next)
 	}
-	suspect, count := -1, 0
+	var suspects []int
 	for i, e := range refusal.errs {
 		if e != nil {
-			suspect, count = i, count+1
+			suspects = append(suspects, i)
 		}
 	}
-	if count > 1 {
-		if b.serial {
-			return stream.NewError("commit", err).At(w.c.Progress, -1)
-		}
-		b.serial = true
-		return nil
+	switch {
+	case len(suspects) == 1:
+		return w.takeOutOne(b, suspects[0], refusal.errs[suspects[0]])
+	case b.serial:
+		return stream.NewError("commit", err).At(w.c.Progress, -1)
 	}
-	cause := refusal.errs[suspect]
-	q, i := b.owner(suspect)
+	return w.suspect(ctx, b, suspects)
+}
+
+// takeOutOne takes record i out of b.
+func (w *Writer) takeOutOne(b *batch, i int, cause error) error {
+	q, at := b.owner(i)
 	if q == nil { // the progress record itself
 		e := stream.NewError("commit", errors.Join(stream.ErrTopic, cause)).At(w.c.Progress, -1)
 		return w.stop(b, e.Hinted("the topic takes no record of 200 bytes: look at its max.message.bytes and cleanup.policy"))
@@ -388,8 +392,8 @@ func (w *Writer) takeOut(b *batch, err error) error {
 	if errors.As(cause, &step) {
 		cause = step.Err
 	}
-	e := stream.NewError("write", &Refusal{Index: i, Message: q.messages[i], Err: cause}).At(w.c.Progress, -1)
-	e.Key = q.messages[i].Key
+	e := stream.NewError("write", &Refusal{Index: at, Message: q.messages[at], Err: cause}).At(w.c.Progress, -1)
+	e.Key = q.messages[at].Key
 	w.mu.Lock()
 	w.withoutLocked(b, q, e)
 	w.mu.Unlock()

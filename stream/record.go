@@ -36,7 +36,8 @@ type Record struct {
 	Headers   []Header
 }
 
-// Message is one record to be written.
+// Message is one record to be written. What it holds is not copied: its bytes and headers must not be
+// changed after it was handed over, since it may be sent much later, and again.
 type Message struct {
 	Topic     string
 	Key       []byte

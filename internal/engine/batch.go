@@ -39,12 +39,14 @@ type Output struct {
 	Offset  int64 // of the input record that it came from
 }
 
-// Rejected is the error of a batch that cannot be committed as a whole: the step of the record at
-// Offset, the last one that touched what cannot be written, is at fault. The memory of the partition
-// is ahead of what can be committed, and must be dropped.
+// Rejected is the error of a batch that cannot be committed as a whole: the step of a record from From
+// to Offset, the last one that touched what cannot be written, is at fault. They are the same for an
+// output. If they are not, Key is the one whose steps are to be committed one by one (Singly), to find
+// the record. The memory of the partition is ahead of what can be committed, and must be dropped.
 type Rejected struct {
-	Offset int64
-	Err    error
+	From, Offset int64
+	Key          []byte // of the state that cannot be written; nil: it is an output
+	Err          error
 }
 
 func (r *Rejected) Error() string { return r.Err.Error() }
@@ -92,7 +94,7 @@ func (e *Engine[S]) commitAt() (at int64, ok bool) {
 // is to be folded then before it is closed.
 func (e *Engine[S]) Full() bool {
 	c := &e.cfg
-	return c.Whole && (c.MaxWrites > 0 && len(e.outputs)+len(e.due.items) >= c.MaxWrites ||
+	return c.Whole && (e.alone || c.MaxWrites > 0 && len(e.outputs)+len(e.due.items) >= c.MaxWrites ||
 		c.MaxBytes > 0 && e.wholeBytes >= c.MaxBytes)
 }
 
@@ -132,7 +134,7 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 		if b.Next != e.next {
 			violated(WholeBatches, "batch at %d, folded up to %d", b.Next, e.next)
 		}
-		b.Outputs, e.wholeBytes, e.hurried = e.outputs, 0, false
+		b.Outputs, e.wholeBytes, e.hurried, e.alone = e.outputs, 0, false, false
 		e.outputs = make([]Output, 0, len(b.Outputs)) // the next batch is about as large
 	}
 	if len(b.Writes) == 0 && b.Next == e.committed {
@@ -291,7 +293,7 @@ func (e *Engine[S]) unwritable(x *entry[S], err error, hint string) error {
 	out.Key = []byte(x.key)
 	out.Hinted("%s", hint)
 	if e.cfg.Whole {
-		return &Rejected{Offset: x.applied, Err: out}
+		return &Rejected{From: x.fresh.from(x.applied), Offset: x.applied, Key: out.Key, Err: out}
 	}
 	return out
 }

@@ -104,6 +104,9 @@ type Engine[S any] struct {
 	outputs    []Output
 	wholeBytes int64
 	hurried    bool
+	// With Whole: keys each of whose steps up to an offset closes the batch, and whether one has.
+	single map[string]int64
+	alone  bool
 
 	batch  *Batch // in flight
 	flying []flown[S]

@@ -64,3 +64,11 @@ func (l *holds) least() *hold {
 	}
 	return h
 }
+
+// from is the offset of a hold, or of the one record that there is without one.
+func (h *hold) from(offset int64) int64 {
+	if h == nil {
+		return offset
+	}
+	return h.offset
+}

@@ -81,6 +81,16 @@ func (e *Engine[S]) RaiseIncarnation(n uint32) {
 	e.incarnation = max(e.incarnation, n)
 }
 
+// Singly has each step of a key of keys, up to the offset that it names, close its batch: one batch had
+// several of them and could not be committed, and the one at fault has to be found. It is called before
+// Start, and needs Whole. The engine reads keys and does not change it.
+func (e *Engine[S]) Singly(keys map[string]int64) {
+	if e.started {
+		violated(StartOnce, "Singly after Start")
+	}
+	e.single = keys
+}
+
 // Start ends the restore. next is the first offset to fold; what comes below it is dropped.
 // committed is the known committed offset, -1 if there is none. skip has the offsets that the error
 // policy skipped in an earlier ownership of this process: a replay must not fold them. The engine

@@ -132,9 +132,13 @@ const hintRefused = "make the state smaller, or mend what the broker's error nam
 func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, error) {
 	e.inFlight(b)
 	if e.cfg.Whole {
+		r := &Rejected{From: b.origin(i), Offset: b.origin(i), Err: err}
+		if w := i - len(b.Outputs); w >= 0 {
+			r.From, r.Key = e.flying[w].entry.flight.from(r.Offset), b.Writes[w].Key
+		}
 		e.Aborted(now, b)
 		e.tainted = true
-		return nil, &Rejected{Offset: b.origin(i), Err: err}
+		return nil, r
 	}
 	f := e.flying[i]
 	if !e.cfg.KeepDirty {

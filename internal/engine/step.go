@@ -230,6 +230,9 @@ func (e *Engine[S]) soil(x *entry[S], now int64, persist bool) {
 			x.in.remove(x)
 		}
 		e.due.push(x, now+int64(e.cfg.PersistInterval), x.applied)
+		if until, ok := e.single[x.key]; ok && x.applied <= until {
+			e.alone = true
+		}
 		e.wholeBytes += int64(x.size + RecordOverheadBytes)
 	}
 	if persist && x.refused == 0 && now-x.asked >= int64(e.cfg.PersistCooldown) {

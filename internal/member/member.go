@@ -27,12 +27,13 @@ type Member struct {
 	wg   sync.WaitGroup // all workers
 
 	mu      sync.Mutex
-	workers map[stream.Partition]*worker         // the newest of each partition
-	posted  []func()                             // run by the polling goroutine between polls
-	wake    context.CancelFunc                   // ends the poll that waits
-	renewed map[stream.Partition]int             // renewals in a row without a commit
-	notes   map[stream.Partition]map[int64]*note // about single records that are not committed yet
-	failure error                                // why the member stops
+	workers map[stream.Partition]*worker          // the newest of each partition
+	posted  []func()                              // run by the polling goroutine between polls
+	wake    context.CancelFunc                    // ends the poll that waits
+	renewed map[stream.Partition]int              // renewals in a row without a commit
+	notes   map[stream.Partition]map[int64]*note  // about single records that are not committed yet
+	single  map[stream.Partition]map[string]int64 // keys whose steps are committed one by one, up to an offset
+	failure error                                 // why the member stops
 }
 
 // New returns a member.
@@ -42,6 +43,7 @@ func New(c Config) *Member {
 		workers: map[stream.Partition]*worker{},
 		renewed: map[stream.Partition]int{},
 		notes:   map[stream.Partition]map[int64]*note{},
+		single:  map[stream.Partition]map[string]int64{},
 	}
 }
 

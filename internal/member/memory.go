@@ -1,6 +1,10 @@
 package member
 
-import "github.com/holdfast-go/holdfast/stream"
+import (
+	"maps"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
 
 // note is what this process knows about one record that is not committed yet, over its ownerships of
 // the partition: an engine begins each of them knowing nothing.
@@ -125,4 +129,30 @@ func (m *Member) forget(p stream.Partition, below int64) {
 			delete(m.notes[p], offset)
 		}
 	}
+	for key, until := range m.single[p] {
+		if until < below {
+			delete(m.single[p], key)
+		}
+	}
+}
+
+// rememberKey has the steps of a key up to an offset committed one by one, in the ownerships to come. It
+// reports whether that is more than was known.
+func (m *Member) rememberKey(p stream.Partition, key []byte, until int64) (more bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known, ok := m.single[p][string(key)]; ok && known >= until {
+		return false
+	}
+	if m.single[p] == nil {
+		m.single[p] = map[string]int64{}
+	}
+	m.single[p][string(key)] = until
+	return true
+}
+
+func (m *Member) singleKeys(p stream.Partition) map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.single[p])
 }

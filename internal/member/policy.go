@@ -105,7 +105,8 @@ func (w *worker) stage() string {
 
 // rejected ends the ownership: a batch cannot be committed as a whole, for what the step of one record
 // has made, and memory is ahead of what is committed (I5). The partition is granted anew and restored,
-// and the policy is asked when that record comes again. It is not asked about a dead letter that the
+// and the policy is asked when that record comes again. Where one of several records of a key is at
+// fault, they are committed one by one first, to find it. It is not asked about a dead letter that the
 // broker does not take: it has decided already, and whatever it said then would let the offset pass a
 // record that is nowhere, or write the same letter for ever.
 func (w *worker) rejected(r *engine.Rejected) error {
@@ -124,10 +125,14 @@ func (w *worker) rejected(r *engine.Rejected) error {
 		e.Key, e.Group = refusal.Message.Key, w.m.cfg.Session.Group
 		return &stopError{e}
 	}
-	if w.m.countFailure(p, r.Offset) == 1 {
-		w.m.committedOnce(p) // to know of one more record is to come on
+	more := r.From < r.Offset && w.m.rememberKey(p, r.Key, r.Offset)
+	if !more { // it is this record
+		more = w.m.countFailure(p, r.Offset) == 1
+		w.m.rememberRefusal(p, r.Offset, r.Err, false)
 	}
-	w.m.rememberRefusal(p, r.Offset, r.Err, false)
+	if more {
+		w.m.committedOnce(p) // to know more is to come on
+	}
 	return stream.NewError("commit", fmt.Errorf("nothing of the batch is committed, and the state goes back: %w: %w", stream.ErrOwnershipLost, r)).
 		At(p, r.Offset)
 }

@@ -130,7 +130,20 @@ func (w *worker) usable(ctx context.Context, f found) error {
 	if f.corrupt != nil {
 		return f.corrupt
 	}
+	if f.moved != "" {
+		return w.layoutMoved(f.moved)
+	}
 	return w.checkInput(ctx, f.progress)
+}
+
+// layoutMoved refuses a progress partition that is another input partition's: how far that one has come
+// says nothing about this one. It happens where the layout has moved: an input before this one has got
+// more partitions, or the inputs are named in another order.
+func (w *worker) layoutMoved(of string) error {
+	at := w.m.progress(w.own.Partition())
+	return w.located(stream.NewError("check input", fmt.Errorf("partition %d of the topic %s has the progress of %s: %w", at.Partition, at.Topic, of, stream.ErrInputChanged)).
+		Hinted("the partitions of the inputs are laid out one after the other, in the order of Inputs: name them in the order as it was, or, where one has " +
+			"got more partitions, give an empty progress topic and reset the group's offsets to where they are with kafka-consumer-groups.sh"))
 }
 
 // rebuildCures reports whether an error of usable is about the state and not about asking for it.
@@ -159,6 +172,7 @@ func (w *worker) ready(f found, start int64) error {
 		w.store.Adopt(*f.progress, f.progressAt)
 	}
 	w.m.forget(w.own.Partition(), start)
+	w.engine.Singly(w.m.singleKeys(w.own.Partition()))
 	w.refusals = w.m.hasRefusals(w.own.Partition())
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	w.restored = time.Now()

@@ -96,3 +96,25 @@ func TestTwoRecordsOfOneBatchAreRejected(t *testing.T) {
 		})
 	}
 }
+
+// R10: the policy is asked about the record that caused the refusal, not about the last one that
+// touched its key:
+//
+//  1. Record 1 makes a state that cannot be written, records 2 and 3 of the same key change it too.
+//  2. The batch of all of them is refused at record 3, the last one.
+//  3. Were that one dead-lettered, so would be record 2 and then record 1: two good ones are gone.
+func TestOnlyTheRecordAtFaultIsRejected(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.values("a", "1", "b", "-9", "b", "1", "b", "1", "c", "2", "a", "-9", "a", "1")
+	c, asked := p.rejecting(&dlq.Policy{Topic: "dead", MaxPerMinute: 2}, stream.DeadLetter)
+	if err := until(p, c, 7); err != nil {
+		t.Fatal(err)
+	}
+	p.wantStored(map[string]string{"a": "2", "b": "2", "c": "2"})
+	for _, f := range asked() {
+		if f.Offset != 1 && f.Offset != 5 {
+			t.Errorf("asked about offset %d: %v", f.Offset, f.Err)
+		}
+	}
+}

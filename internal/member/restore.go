@@ -16,6 +16,7 @@ type found struct {
 	witnesses
 	progressAt  int64
 	foreign     *fence.Progress // the last one that another group wrote
+	moved       string          // the input partition that the newest one names, if that is another; "" none
 	result      snapshot.Result
 	corrupt     error  // a state of the present incarnation cannot be decoded
 	incarnation uint32 // the highest of any snapshot or progress record
@@ -78,7 +79,7 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 // witness takes a progress record. The newest one counts.
 func (w *worker) witness(f *found, r stream.Record) error {
 	if r.Value == nil { // somebody empties the topic with tombstones: there is no witness any more
-		f.progress, f.foreign, f.progressAt = nil, nil, -1
+		f.progress, f.foreign, f.moved, f.progressAt = nil, nil, "", -1
 		return nil
 	}
 	progress, err := fence.DecodeProgress(r.Value)
@@ -91,7 +92,10 @@ func (w *worker) witness(f *found, r stream.Record) error {
 		}
 		return w.corrupt(r, err)
 	}
-	f.progress, f.progressAt = &progress, r.Offset
+	f.progress, f.progressAt, f.moved = &progress, r.Offset, ""
+	if input, ok := fence.ProgressInput(r); ok && input != w.own.Partition().String() {
+		f.moved = input
+	}
 	f.incarnation = max(f.incarnation, progress.Incarnation)
 	if progress.Group != w.m.cfg.Session.Group {
 		f.foreign = f.progress
