@@ -137,7 +137,9 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 		b.Outputs, e.wholeBytes, e.hurried, e.alone = e.outputs, 0, false, false
 		e.outputs = make([]Output, 0, len(b.Outputs)) // the next batch is about as large
 	}
-	if len(b.Writes) == 0 && b.Next == e.committed {
+	if len(b.Writes) > 0 {
+		e.meanWrite = b.Bytes / int64(len(b.Writes))
+	} else if b.Next == e.committed {
 		return nil, nil
 	}
 	e.batch, e.closedAt = b, ns

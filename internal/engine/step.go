@@ -233,7 +233,8 @@ func (e *Engine[S]) soil(x *entry[S], now int64, persist bool) {
 		if until, ok := e.single[x.key]; ok && x.applied <= until {
 			e.alone = true
 		}
-		e.wholeBytes += int64(x.size + RecordOverheadBytes)
+		// What it will be encoded to is not known. A new key counts as the keys of the last batch did.
+		e.wholeBytes += max(int64(x.size+RecordOverheadBytes), e.meanWrite)
 	}
 	if persist && x.refused == 0 && now-x.asked >= int64(e.cfg.PersistCooldown) {
 		x.asked = now
