@@ -207,7 +207,8 @@ type Commit struct {
 	// it: every changed state is in the batch that has its outputs.
 	Persist time.Duration
 	// PersistCooldown is the least time between two snapshots of a key that Key.Persist asked for;
-	// requests within it are dropped. Default 1 s.
+	// requests within it are dropped. Default 1 s. Under FencedOutputs, where every batch has the states
+	// that changed, Key.Persist closes the batch at once.
 	PersistCooldown time.Duration
 	// Interval is the time between commits of the offset alone. Default 5 s. Under FencedOutputs it is
 	// the time after which a batch is closed, by default 100 ms, and never more than half the

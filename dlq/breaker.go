@@ -44,8 +44,8 @@ func (b *Breaker) Allow(now time.Time) error {
 	}
 	b.allowed = b.allowed[old:]
 	if len(b.allowed) >= b.limit {
-		return stream.NewError("dead-letter", fmt.Errorf("%w: %d within the last minute, and the policy allows %d",
-			stream.ErrFlood, len(b.allowed), b.limit)).
+		return stream.NewError("dead-letter", fmt.Errorf("%w: this one would be number %d within a minute, and the policy allows %d",
+			stream.ErrFlood, len(b.allowed)+1, b.limit)).
 			Hinted("so many records rarely fail by their own fault: look at the last deployment, the schema and the reasons " +
 				"in the dead-letter topic (holdfast dlq list); nothing past the record was committed. " +
 				"If the records are to blame, raise DeadLetters.MaxPerMinute")

@@ -29,7 +29,7 @@ func TestBreakerCountsASlidingMinute(t *testing.T) {
 		if (err == nil) != c.ok {
 			t.Fatalf("after %v: %v, want ok %v", c.after, err, c.ok)
 		}
-		if err != nil && (!errors.Is(err, stream.ErrFlood) || !strings.Contains(err.Error(), "3 within the last minute, and the policy allows 3")) {
+		if err != nil && (!errors.Is(err, stream.ErrFlood) || !strings.Contains(err.Error(), "number 4 within a minute, and the policy allows 3")) {
 			t.Fatalf("after %v: %v", c.after, err)
 		}
 	}

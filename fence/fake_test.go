@@ -26,6 +26,8 @@ type recorder struct {
 	opens     int
 	// stableFrom is the takeover from which on no open transaction makes the offset unstable.
 	stableFrom int
+	// offsetErr, if not nil, is what the fetch of the committed offset returns.
+	offsetErr error
 
 	// fail, if set, is asked at each step of each transaction; n counts the transactions from 1. A
 	// commit that fails is applied first if applied says so.
@@ -218,6 +220,9 @@ func (p *fakeProducer) offset(context.Context) (wire.GroupOffset, error) {
 	p.mu.Lock()
 	unstable := p.opens < p.stableFrom
 	p.mu.Unlock()
+	if p.offsetErr != nil {
+		return wire.GroupOffset{}, p.offsetErr
+	}
 	if unstable {
 		return wire.GroupOffset{}, kerr.UnstableOffsetCommit
 	}

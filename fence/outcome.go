@@ -110,8 +110,10 @@ var table = map[rowKey]row{
 	{kerr.UnknownTopicOrPartition.Code, wire.StepProduce}: {class: classRecord},
 	{kerr.InvalidTopicException.Code, wire.StepProduce}:   {class: classRecord},
 	{kerr.UnknownTopicID.Code, wire.StepProduce}:          {class: classRecord},
-	{kerr.InconsistentTopicID.Code, wire.StepProduce}:     {class: classRecord},
-	{kerr.PolicyViolation.Code, wire.StepProduce}:         {class: classRecord},
+	// The broker did not look at it, for another record of the request was refused.
+	{kerr.OperationNotAttempted.Code, wire.StepProduce}: {class: classTransient},
+	{kerr.InconsistentTopicID.Code, wire.StepProduce}:   {class: classRecord},
+	{kerr.PolicyViolation.Code, wire.StepProduce}:       {class: classRecord},
 
 	// The input topic was deleted or made again. Its offsets mean nothing any more.
 	{kerr.UnknownTopicID.Code, wire.StepOffset}:          {class: classInput, next: "rebuild the state, or restore the topic"},
@@ -222,7 +224,8 @@ func (e *Refusal) Unwrap() []error {
 	switch {
 	case errors.Is(e.Err, kerr.MessageTooLarge), errors.Is(e.Err, kerr.RecordListTooLarge):
 		out = append(out, stream.ErrTooLarge)
-	case errors.Is(e.Err, kerr.UnknownTopicOrPartition), errors.Is(e.Err, kerr.UnknownTopicID), errors.Is(e.Err, kerr.InvalidTopicException):
+	case errors.Is(e.Err, kerr.UnknownTopicOrPartition), errors.Is(e.Err, kerr.UnknownTopicID), errors.Is(e.Err, kerr.InvalidTopicException),
+		errors.Is(e.Err, kerr.InconsistentTopicID):
 		out = append(out, stream.ErrTopic)
 	}
 	if e.Message.Topic != "" {

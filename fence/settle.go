@@ -102,6 +102,24 @@ func (e *produceError) Unwrap() error {
 	return first
 }
 
+// culprits leaves out the records that the broker did not look at because of another one: they have no
+// fault, and would hide which has.
+func culprits(errs []error) []error {
+	var own []error
+	for i, err := range errs {
+		if err != nil && !errors.Is(err, kerr.OperationNotAttempted) {
+			if own == nil {
+				own = make([]error, len(errs))
+			}
+			own[i] = err
+		}
+	}
+	if own == nil {
+		return errs // nobody knows why
+	}
+	return own
+}
+
 // attempt runs one transaction from begin to end. nil: it is committed, with its progress record at
 // offset at. The order is R1's and R2's: every promise, then the token, then the offset, then the end.
 func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
@@ -128,7 +146,7 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	defer cancel()
 	at, ack, errs := p.produce(bounded, ms, b.serial)
 	if errs != nil {
-		return -1, &produceError{errs}
+		return -1, &produceError{culprits(errs)}
 	}
 	w.pacer.saw(idle, ack)
 	if b.token, err = w.own.Token(w.base); err != nil {

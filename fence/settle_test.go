@@ -3,7 +3,6 @@ package fence
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -451,39 +450,3 @@ func TestRecordOverTheLimitIsRefusedBeforeItQueues(t *testing.T) {
 // while the id is taken over again.
 // A transaction that hangs on the offsets' partition is ended by no takeover: Open gives up, and says
 // how a person ends it.
-func TestOffsetThatStaysUnstableIsNamed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRecorder()
-		r.stableFrom = 1 << 30
-		c, err := Config{
-			Group: testGroup, Ownership: newFakeSession().grant(), Input: stream.Partition{Topic: testInput},
-			Progress: stream.Partition{Topic: testProgress}, InputPartitions: 1, Logger: testLogger(t),
-		}.resolved()
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		_, _, err = open(context.Background(), c, "id", fakeOpener{r})
-		if took := time.Since(began); took < unstableLimit || took > unstableLimit+time.Minute {
-			t.Errorf("Open gave up after %v, want %v", took, unstableLimit)
-		}
-		var e *stream.Error
-		if !errors.Is(err, stream.ErrRestoreStalled) || !errors.As(err, &e) || !strings.Contains(e.Hint, "find-hanging") {
-			t.Errorf("got %v, want a stall with the command that finds the transaction", err)
-		}
-	})
-}
-
-func TestUnstableOffsetIsTakenOverAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRecorder()
-		r.stableFrom = 3
-		began := time.Now()
-		fakeWriter(t, r, newFakeSession().grant(), 3)
-		if took := time.Since(began); r.opens != 3 || took < 2*unstableFor || took > 2*unstableFor+time.Second {
-			t.Errorf("%d takeovers in %v, want 3 in %v", r.opens, took, 2*unstableFor)
-		}
-	})
-}

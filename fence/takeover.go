@@ -23,6 +23,9 @@ const (
 	// a sole broker that was killed before it wrote the markers of a commit has left one hanging on the
 	// offsets' partition.
 	unstableLimit = 3 * time.Minute
+	// strangeIDLimit is how long a topic id may be unknown to the coordinator. One that was made a moment ago
+	// is, until its broker has heard of it; one that was made again stays so.
+	strangeIDLimit = 30 * time.Second
 	// lookAgain is the pause between two looks. What a transaction committed becomes readable some
 	// milliseconds after the client was told.
 	lookAgain = 5 * time.Millisecond
@@ -115,8 +118,8 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 			return found, nil
 		}
 		w.dispose()
-		if errors.Is(err, kerr.UnstableOffsetCommit) && time.Since(began) >= unstableLimit {
-			return Committed{}, w.hanging(err)
+		if err := w.lasting(err, time.Since(began)); err != nil {
+			return Committed{}, err
 		}
 		c, hint := classify(err)
 		if c == classGone || w.own.State() != Held {
@@ -136,6 +139,29 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 			return Committed{}, e
 		}
 	}
+}
+
+// lasting is the error of a takeover whose fault has lasted for so long that it will not pass by itself;
+// nil while it may.
+func (w *Writer) lasting(err error, tried time.Duration) error {
+	strange := errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.InconsistentTopicID)
+	switch {
+	case errors.Is(err, kerr.UnstableOffsetCommit) && tried >= unstableLimit:
+		return w.hanging(err)
+	case strange && tried >= strangeIDLimit:
+		e := stream.NewError("take over", fmt.Errorf("the input topic is not the one that the component started with: %w: %w", stream.ErrInputChanged, err)).
+			At(w.c.Input, -1).Hinted("it was deleted and made again: start again to see what the offsets and the progress say of it")
+		e.Group, e.TransactionalID = w.c.Group, w.id
+		return e
+	case tried >= w.limit && !errors.Is(err, kerr.UnstableOffsetCommit):
+		if c, _ := classify(err); c != classTransient && c != classFence && c != classAbort {
+			return nil // it has an error of its own
+		}
+		e := stream.NewError("take over", fmt.Errorf("no success in %v: %w", w.limit, errors.Join(stream.ErrUnreachable, err))).At(w.c.Input, -1)
+		e.Group, e.TransactionalID = w.c.Group, w.id
+		return e.Hinted("look at the brokers, and at the coordinator of the transactional id: nothing was written")
+	}
+	return nil
 }
 
 // hanging is the error of an offset that stays unstable whatever is taken over.

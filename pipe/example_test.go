@@ -80,7 +80,7 @@ func Example() {
 
 // Apply calls the function of a pipe without a broker.
 func ExampleConfig_Apply() {
-	c := pipe.Config{Func: func(_ context.Context, r stream.Record, out *pipe.Out) error {
+	c := pipe.Config{Outputs: []string{"lengths"}, Func: func(_ context.Context, r stream.Record, out *pipe.Out) error {
 		out.Send(stream.Message{Topic: "lengths", Value: fmt.Append(nil, len(r.Value))})
 		return nil
 	}}

@@ -130,6 +130,9 @@ func (c Config) faults() (faults []error) {
 			fault("KeepPartition names %q, which is not one of Outputs", topic)
 		}
 	}
+	if c.Commit.PersistCooldown != 0 {
+		fault("Commit.PersistCooldown %v has no meaning for a pipe: it has no state. Leave it unset", c.Commit.PersistCooldown)
+	}
 	if c.Start.Disagreement == holdfast.AdoptEmpty {
 		fault("Start.Disagreement AdoptEmpty has no meaning for a pipe: it has no state")
 	}
@@ -149,7 +152,7 @@ func (c Config) job() job.Config {
 		Member: job.Member(c.Member), Restore: job.Restore(c.Restore),
 		Start: job.Start{New: job.Position(c.Start.New), Time: c.Start.Time, Disagreement: job.Disagreement(c.Start.Disagreement)},
 		Commit: job.Commit{
-			Persist: c.Commit.Persist, PersistCooldown: c.Commit.PersistCooldown, Interval: c.Commit.Interval,
+			Persist: c.Commit.Persist, Interval: c.Commit.Interval,
 			MaxWrites: c.Commit.MaxWrites, MaxBytes: c.Commit.MaxBytes, RevokeBudget: c.Commit.RevokeBudget,
 			OnPersistError: job.OnPersistError(c.Commit.OnPersistError),
 		},

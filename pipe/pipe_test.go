@@ -437,3 +437,32 @@ func TestInputGetsMorePartitions(t *testing.T) {
 		t.Errorf("out has %s", values(got))
 	}
 }
+
+// An output topic that is gone is no fault of a record: a policy that skips records which fail is not
+// asked, for it would let every record pass.
+func TestOutputTopicIsGone(t *testing.T) {
+	t.Parallel()
+	for _, action := range []stream.Action{stream.Skip, stream.Retry} {
+		t.Run(action.String(), func(t *testing.T) {
+			t.Parallel()
+			l := embedded(t, "in", "out")
+			l.numbers("in", 3)
+			c := l.config(func(_ context.Context, _ stream.Record, out *pipe.Out) error { out.Forward("out"); return nil })
+			c.OnError = func(context.Context, *stream.RecordError) stream.Action { return action }
+			r := l.start(t.Context(), c)
+			r.untilCommitted("in", 0, 3)
+			if _, err := l.admin.DeleteTopics(l.ctx, "out"); err != nil {
+				t.Fatal(err)
+			}
+			l.numbers("in", 3)
+			err := r.wait()
+			e := (*stream.Error)(nil)
+			if !errors.Is(err, stream.ErrTopic) || !errors.As(err, &e) || e.Offset < 3 || !strings.Contains(e.Hint, "out is missing") {
+				t.Errorf("Run returned %v, want ErrTopic at an offset from 3 on", err)
+			}
+			if at := l.committed("copy", "in", 0).At; at != 3 {
+				t.Errorf("committed %d, want 3", at)
+			}
+		})
+	}
+}

@@ -4,16 +4,16 @@ import "errors"
 
 // causes names each condition for labels and log fields. Where an error matches several the first one
 // counts: one that a person is called for stands above what may have led to it, and ErrFold, whose
-// cause can be any error of the user, above everything that a fold can only have passed on.
+// cause can be any error of the user, above what a fold can only have passed on.
 var causes = []struct {
 	err  error
 	name string
 }{
 	{ErrIDTaken, "id-taken"}, {ErrFlood, "flood"}, {ErrNoKey, "no-key"}, {ErrUndeclaredOutput, "undeclared-output"},
-	{ErrFold, "fold"}, {ErrRestoreStalled, "restore-stalled"}, {ErrTruncated, "truncated"},
+	{ErrTooLarge, "too-large"}, {ErrFold, "fold"}, {ErrRestoreStalled, "restore-stalled"}, {ErrTruncated, "truncated"},
 	{ErrOffsetMismatch, "offset-mismatch"}, {ErrOtherComponent, "other-component"}, {ErrOtherGroup, "other-group"},
 	{ErrInputChanged, "input-changed"}, {ErrFoldVersion, "fold-version"}, {ErrCorruptSnapshot, "corrupt-snapshot"},
-	{ErrEncode, "encode"}, {ErrTooLarge, "too-large"}, {ErrNotAuthorized, "not-authorized"},
+	{ErrEncode, "encode"}, {ErrNotAuthorized, "not-authorized"},
 	{ErrNotAuthenticated, "not-authenticated"}, {ErrBrokerTooOld, "broker-too-old"}, {ErrReservedOption, "reserved-option"},
 	{ErrConfig, "config"}, {ErrTopic, "topic"}, {ErrOutput, "output"}, {ErrOutcomeUnknown, "outcome-unknown"},
 	{ErrUnreachable, "unreachable"}, {ErrNoOffset, "no-offset"}, {ErrOffsetBack, "offset-back"},

@@ -86,7 +86,7 @@ var (
 	// ErrOutput: an output could not be written. The message names the input record it came from.
 	ErrOutput = errors.New("output refused")
 	// ErrFold: the fold returned an error or panicked, and the policy was to stop.
-	ErrFold = errors.New("fold failed")
+	ErrFold = errors.New("step failed")
 )
 
 // Error says what happened, where, and what to do next. Fields that do not apply are zero;

@@ -79,14 +79,18 @@ func (c Config) validateParts(fault func(string, ...any)) {
 			fault("Inputs names topic %q, which is empty or named twice", topic)
 		}
 	}
-	used := append([]string{c.Progress.Topic}, c.Inputs...)
+	uses := map[string]string{c.Progress.Topic: c.Progress.Role}
+	for _, topic := range c.Inputs {
+		uses[topic] = "input"
+	}
 	for _, topic := range c.Outputs {
 		if topic == "" {
 			fault("Outputs has an empty topic name")
 		}
-		if slices.Contains(used, topic) {
-			fault("output topic %q is also the input or the %s topic", topic, c.Progress.Role)
+		if use := uses[topic]; use != "" && use != "output" {
+			fault("output topic %q is also the %s topic", topic, use)
 		}
+		uses[topic] = "output"
 	}
 	if slices.Contains(c.Inputs, c.Progress.Topic) {
 		fault("%s %q is also the input topic", c.Progress.TopicField, c.Progress.Topic)
@@ -100,8 +104,8 @@ func (c Config) validateParts(fault func(string, ...any)) {
 		if err := c.DeadLetters.Validate(); err != nil {
 			fault("DeadLetters: %w", err)
 		}
-		if topic := c.DeadLetters.Topic; slices.Contains(used, topic) || slices.Contains(c.Outputs, topic) {
-			fault("DeadLetters.Topic %q is also the input, the %s or an output topic", topic, c.Progress.Role)
+		if topic := c.DeadLetters.Topic; uses[topic] != "" {
+			fault("DeadLetters.Topic %q is also the %s topic", topic, uses[topic])
 		}
 	}
 	c.validateChoices(fault)
@@ -113,10 +117,10 @@ func (c Config) validateParts(fault func(string, ...any)) {
 // validateWhole refuses what would break a batch that is committed as a whole.
 func (c Config) validateWhole(fault func(string, ...any)) {
 	if c.Commit.OnPersistError == KeepDirty {
-		fault("Commit.OnPersistError KeepDirty cannot be had with FencedOutputs: outputs would be committed without the state that they came from")
+		fault("Commit.OnPersistError KeepDirty does not go with FencedOutputs: outputs would be committed without the state that they came from. Leave it unset, or choose FencedState")
 	}
 	if c.Commit.Persist != 0 {
-		fault("Commit.Persist %v cannot be had with FencedOutputs: every changed state is committed with its outputs, at Commit.Interval", c.Commit.Persist)
+		fault("Commit.Persist %v does not go with FencedOutputs: every changed state is committed with its outputs, at Commit.Interval. Leave it unset, or choose FencedState", c.Commit.Persist)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestStopByPolicyIsNotALoss(t *testing.T) {
 	if !errors.Is(err, stream.ErrFold) || !errors.Is(err, no) {
 		t.Fatalf("run: %v, want %v", err, no)
 	}
-	for _, part := range []string{"fold failed: not a click", "OnError returned Stop", "the next run begins at this record"} {
+	for _, part := range []string{"step failed: not a click", "have OnError return another action than Stop", "the next run begins at this record"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error %q does not say %q", err, part)
 		}

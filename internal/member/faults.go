@@ -44,10 +44,10 @@ func (m *Member) finalFetchError(p stream.Partition, err error) error {
 	case errors.As(err, &loss), errors.Is(err, kerr.OffsetOutOfRange):
 		return stream.NewError("fetch", fmt.Errorf("the next record to fold is not in the log any more: %w: %w", stream.ErrTruncated, err)).
 			At(p, offset).Hinted("records were deleted by retention before they were folded, or the log was truncated: " +
-			"raise the input's retention; to go on without them reset the group's offset and choose Rebuild")
+			"raise the input's retention; to go on without them reset the group's offset and choose Rebuild (Start.Disagreement)")
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 		return stream.NewError("fetch", fmt.Errorf("the input topic was deleted or created again: %w: %w", stream.ErrInputChanged, err)).
-			At(p, offset).Hinted("choose Rebuild to fold the topic as it is, or use another group")
+			At(p, offset).Hinted("choose Rebuild (Start.Disagreement) to fold the topic as it is, or use another group")
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return stream.NewError("fetch", errors.Join(stream.ErrNotAuthorized, err)).At(p, -1).
 			Hinted("allow READ on topic %s", strings.Join(m.topics(), ", "))

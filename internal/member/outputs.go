@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/fence"
@@ -110,6 +111,9 @@ func (o *outputs) answered(number int64, origin stream.Record, r *kgo.Record, er
 		}
 		o.bytes += int64(len(r.Key) + len(r.Value))
 	case o.err == nil:
+		if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
+			err = errors.Join(stream.ErrTopic, err)
+		}
 		e := stream.NewError("write output", fmt.Errorf("to topic %s: %w: %w", r.Topic, stream.ErrOutput, err)).
 			At(o.w.own.Partition(), origin.Offset).
 			Hinted("mend the output topic or the ACL (WRITE on topic %s); the next run begins at this input record", r.Topic)

@@ -36,6 +36,9 @@ func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
 	return w.carryOut(r, failure, action, result.Tainted)
 }
 
+// errNoLetters is the error of a policy that needs a dead-letter topic where there is none.
+var errNoLetters = errors.New("DeadLetters is not set")
+
 // decided turns the policy's answer into what is done: one that needs a dead-letter topic stops the
 // partition where there is none, and an attempt that is not the last is a retry.
 func (w *worker) decided(action stream.Action, failure *stream.RecordError) stream.Action {
@@ -44,7 +47,7 @@ func (w *worker) decided(action stream.Action, failure *stream.RecordError) stre
 	}
 	letters := w.m.cfg.DeadLetters
 	if letters == nil {
-		failure.Err = fmt.Errorf("OnError returned %s and DeadLetters is not set: %w", action, failure.Err)
+		failure.Err = fmt.Errorf("OnError returned %s and %w: %w", action, errNoLetters, failure.Err)
 		return stream.Stop
 	}
 	action = dlq.Decide(action, failure)
@@ -114,6 +117,13 @@ func (w *worker) rejected(r *engine.Rejected) error {
 		e.Key, e.Group = refusal.Message.Key, w.m.cfg.Session.Group
 		return &stopError{e}
 	}
+	if ok && errors.Is(refusal, stream.ErrTopic) {
+		// No record is at fault: a policy that skips those that fail would let every one pass.
+		e := stream.NewError(w.stage(), fmt.Errorf("%w: %w", stream.ErrOutput, r)).At(p, r.Offset).Hinted("output topic %s is missing: "+
+			"create it again; nothing of the batch is committed, and the next run begins at the first record that is not", refusal.Message.Topic)
+		e.Key, e.Group = refusal.Message.Key, w.m.cfg.Session.Group
+		return &stopError{e}
+	}
 	if w.m.countFailure(p, r.Offset) == 1 {
 		w.m.committedOnce(p) // to know of one more record is to come on
 	}
@@ -162,7 +172,7 @@ func (w *worker) carryOut(r stream.Record, failure *stream.RecordError, action s
 		return w.deadLetter(r, failure)
 	case stream.Stop:
 	}
-	e := stream.NewError("fold", fmt.Errorf("%w: %w", stream.ErrFold, failure.Err)).At(p, r.Offset).
+	e := stream.NewError(w.stage(), fmt.Errorf("%w: %w", stream.ErrFold, failure.Err)).At(p, r.Offset).
 		Hinted("%s; the next run begins at this record", w.remedy(failure.Err))
 	e.Key, e.Group = r.Key, w.m.cfg.Session.Group
 	return false, &stopError{e}
@@ -170,18 +180,24 @@ func (w *worker) carryOut(r stream.Record, failure *stream.RecordError, action s
 
 // remedy is the next step after a record whose failure stops the partition.
 func (w *worker) remedy(err error) string {
-	asked := w.m.cfg.OnError != nil
-	switch {
-	case errors.Is(err, stream.ErrNoKey) && asked:
-		return "give the flow a Route, or have OnError return Skip for such records"
-	case errors.Is(err, stream.ErrNoKey):
-		return "give the flow a Route, or an OnError policy that skips such records"
-	case errors.Is(err, stream.ErrUndeclaredOutput):
-		return "correct the topic that the fold emits to, or add it to Outputs"
-	case asked:
-		return "OnError returned Stop: correct the fold or the record, or have OnError return Skip"
+	policy, function := "give an OnError policy that skips, retries or dead-letters such records", "fold"
+	if w.m.cfg.OnError != nil {
+		policy = "have OnError return another action than Stop for such records"
 	}
-	return "correct the fold or the record, or give an OnError policy that skips or retries"
+	if w.m.cfg.Map != nil {
+		function = "Func"
+	}
+	switch {
+	case errors.Is(err, errNoLetters):
+		return "set DeadLetters, or have OnError return another action"
+	case errors.Is(err, stream.ErrNoKey):
+		return "give the flow a Route, or " + policy
+	case errors.Is(err, stream.ErrUndeclaredOutput):
+		return "correct the topic that the " + function + " writes to, or add it to Outputs"
+	case errors.Is(err, stream.ErrOutput) && errors.Is(err, stream.ErrTooLarge):
+		return "make the output smaller, raise max.message.bytes of its topic, or " + policy
+	}
+	return "correct the " + function + " or the record, or " + policy
 }
 
 // ask calls the error policy. One that panics has not decided: the partition stops with both errors.
@@ -202,6 +218,6 @@ func retryPause(attempt int) time.Duration {
 // tainted ends the ownership: the failed fold may have changed a state in place, and there is no
 // Clone to tell what it was (R19). The partition is granted anew and restored.
 func (w *worker) tainted(offset int64) error {
-	return stream.NewError("fold", fmt.Errorf("state may have been changed by a failed step and is restored: %w", stream.ErrOwnershipLost)).
+	return stream.NewError(w.stage(), fmt.Errorf("state may have been changed by a failed step and is restored: %w", stream.ErrOwnershipLost)).
 		At(w.own.Partition(), offset).Hinted("give Config.Clone to avoid the restore")
 }

@@ -246,7 +246,7 @@ func (w *worker) checkFoldVersion(p *fence.Progress) error {
 	if p != nil && p.FoldVersion != w.m.cfg.FoldVersion {
 		return w.located(stream.NewError("start", fmt.Errorf("the state was folded under version %q and the flow has %q: %w",
 			p.FoldVersion, w.m.cfg.FoldVersion, stream.ErrFoldVersion)).
-			Hinted("set FoldVersion back, or choose Rebuild to fold the input again"))
+			Hinted("set FoldVersion back, or choose Rebuild (Start.Disagreement) to fold the input again"))
 	}
 	return nil
 }
@@ -265,9 +265,9 @@ func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
 		then, partitions = p.Inputs[0], p.Partitions
 	}
 	stateless := w.m.cfg.Map != nil
-	hint := "the state belongs to the input as it was. Choose Rebuild to fold the input as it is, or use another group"
+	hint := "the state belongs to the input as it was. Choose Rebuild (Start.Disagreement) to fold the input as it is, or use another group"
 	if stateless {
-		hint = "the offsets belong to the input as it was. Choose Rebuild to begin at its first record, or use another group"
+		hint = "the offsets belong to the input as it was. Choose Rebuild (Start.Disagreement) to begin at its first record, or use another group"
 	}
 	changed := func(format string, args ...any) error {
 		return w.located(stream.NewError("check input", fmt.Errorf(format+": %w", append(args, stream.ErrInputChanged)...)).Hinted("%s", hint))
@@ -303,7 +303,7 @@ func (w *worker) checkTruncation(ctx context.Context, then fence.InputProgress) 
 	if end >= 0 && end < then.Next {
 		return w.located(stream.NewError("check input",
 			fmt.Errorf("the log of leader epoch %d ends at %d, and the state has folded it up to %d: %w", then.LeaderEpoch, end, then.Next, stream.ErrTruncated)).
-			Hinted("records that were folded are gone from the input (an unclean election). Choose Rebuild to fold the input as it is"))
+			Hinted("records that were folded are gone from the input (an unclean election). Choose Rebuild (Start.Disagreement) to fold the input as it is"))
 	}
 	return nil
 }

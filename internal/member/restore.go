@@ -121,7 +121,7 @@ func (w *worker) corrupt(r stream.Record, err error) error {
 		err = inner.Err // the engine does not know where the record was read, and this error does
 	}
 	e := stream.NewError("restore", err).At(stream.Partition{Topic: r.Topic, Partition: r.Partition}, r.Offset).
-		Hinted("the codec cannot read what it wrote before: give a codec that reads old states (codec.Versioned), or choose Rebuild to fold the input again")
+		Hinted("the codec cannot read what it wrote before: give a codec that reads old states (codec.Versioned), or choose Rebuild (Start.Disagreement) to fold the input again")
 	e.Key = r.Key
 	return e
 }

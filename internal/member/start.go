@@ -45,13 +45,13 @@ func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, sta
 		return rebuild, 0, nil
 	case w.stateless && p < 0 && c >= 0:
 		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, and the progress topic has no progress record (it was emptied or made again)", c),
-			"to go on there, reset the group's offset to where it is with kafka-consumer-groups.sh; to process the input once more, choose Rebuild")
+			"to go on there, reset the group's offset to where it is with kafka-consumer-groups.sh; to process the input once more, choose Rebuild (Start.Disagreement)")
 	case w.stateless && c > p && p >= 0:
 		return 0, 0, mismatch(fmt.Sprintf("the committed offset %d is ahead of the progress records' %d (they were lost by a truncation)", c, p),
-			fmt.Sprintf("reset the group's offset to %d, so that no output is missing, or choose Rebuild to process the input once more", p))
+			fmt.Sprintf("reset the group's offset to %d, so that no output is missing, or choose Rebuild (Start.Disagreement) to process the input once more", p))
 	case c < 0 && p < 0:
 		return 0, 0, mismatch("there are snapshots, but neither a committed offset nor a progress record",
-			"the topic belongs to another application or format: use an empty snapshot topic, or choose Rebuild")
+			"the topic belongs to another application or format: use an empty snapshot topic, or choose Rebuild (Start.Disagreement)")
 	case c < 0 && (policy.Resume || firstTorn(w, fenced)):
 		return begin, p, nil
 	case c < 0 && w.stateless:
@@ -67,7 +67,7 @@ func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, sta
 			"choose AdoptEmpty to begin at the committed offset without state, or Rebuild")
 	case c > p:
 		return 0, 0, mismatch(fmt.Sprintf("the committed offset %d is ahead of the snapshots' %d (snapshots were lost by a truncation, or somebody reset the offset forward)", c, p),
-			"reset the group's offset to the snapshots' offset, or choose Rebuild")
+			"reset the group's offset to the snapshots' offset, or choose Rebuild (Start.Disagreement)")
 	case !fenced:
 		return begin, c, nil // c < p: what is folded again is skipped by the applied offset
 	case c < p && tornCommits:
@@ -102,12 +102,12 @@ func disagreement(w witnesses) error {
 	next := p.Inputs[0].Next
 	if c.Next < next {
 		return mismatch(fmt.Sprintf("the committed offset %d is behind the snapshots' %d, and stays so", c.Next, next),
-			"somebody reset the group's offset back: reset it to the snapshots' offset, or choose Rebuild")
+			"somebody reset the group's offset back: reset it to the snapshots' offset, or choose Rebuild (Start.Disagreement)")
 	}
 	return mismatch(fmt.Sprintf("the committed offset and the snapshots are both at %d, but were written by two transactions "+
 		"(the offset by %s, the snapshots by %s), and stay so", next, witnessName(c.Nonce, c.Sequence), witnessName(p.Nonce, p.Sequence)),
 		"something else commits offsets of this group or writes to the snapshot topic: find it and stop it. Then reset the group's offset "+
-			"to where it is with kafka-consumer-groups.sh to take the snapshots as they are, or choose Rebuild")
+			"to where it is with kafka-consumer-groups.sh to take the snapshots as they are, or choose Rebuild (Start.Disagreement)")
 }
 
 // witnessName names a commit as the committed offset's metadata does.

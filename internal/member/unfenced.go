@@ -179,7 +179,7 @@ func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 				Hinted("allow READ on group %s and on topic %s", m.cfg.Session.Group, p.Topic)
 		case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 			return stream.NewError("commit offset", fmt.Errorf("%w: %w", stream.ErrInputChanged, err)).At(p, next.Next).
-				Hinted("choose Rebuild to fold the topic as it is, or use another group")
+				Hinted("choose Rebuild (Start.Disagreement) to fold the topic as it is, or use another group")
 		default:
 			return stream.NewError("commit offset", err).At(p, next.Next).Hinted("look the code up in the Kafka protocol guide")
 		}

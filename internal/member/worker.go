@@ -89,7 +89,7 @@ func wait(ctx context.Context, c <-chan struct{}) {
 
 // run is the worker's goroutine. A user's function may end it.
 func (w *worker) run() {
-	var err error = stream.NewError("fold", fmt.Errorf("%w: %w", stream.ErrFold, errExited)).At(w.own.Partition(), -1)
+	var err error = stream.NewError(w.stage(), fmt.Errorf("%w: %w", stream.ErrFold, errExited)).At(w.own.Partition(), -1)
 	defer func() { w.finish(err) }()
 	err = w.live()
 }

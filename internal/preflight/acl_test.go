@@ -54,7 +54,7 @@ var grants = []grant{
 	{"write dead letters", topicGrant(deadOf, kadm.OpWrite), []string{"may not write the dead-letter topic", "--operation Write --operation DescribeConfigs --topic"}},
 	{"describe group", func(j Job) *kadm.ACLBuilder { return kadm.NewACLs().Groups(j.Group).Operations(kadm.OpDescribe) }, nil},
 	{"read group", func(j Job) *kadm.ACLBuilder { return kadm.NewACLs().Groups(j.Group).Operations(kadm.OpRead) },
-		[]string{"check group", "--operation Read --group"}},
+		[]string{"check group ", "--operation Read --group"}},
 	{clusterConfig, func(Job) *kadm.ACLBuilder { return kadm.NewACLs().Clusters().Operations(kadm.OpDescribeConfigs) }, nil},
 }
 

@@ -112,7 +112,7 @@ func (i *inspection) committed(ctx context.Context) (count int, kinds []string, 
 }
 
 func (i *inspection) taken(err error) error {
-	e := stream.NewError("check group", err).Hinted("give this %s a group of its own", i.Component)
+	e := stream.NewError("check", err).Hinted("give this %s a group of its own", i.Component)
 	e.Group = i.Group
 	return e
 }
@@ -122,7 +122,7 @@ func (i *inspection) groupError(err error) error {
 	if wire.Passes(err) {
 		return err
 	}
-	e := stream.NewError("check group", err)
+	e := stream.NewError("check", err)
 	e.Group = i.Group
 	if errors.Is(err, kerr.GroupAuthorizationFailed) {
 		e.Err = fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)

@@ -1,0 +1,69 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// A fault of a takeover that does not pass ends it, with a name and a next step (I6).
+func TestTakeoverThatDoesNotPassIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		spoil func(*recorder)
+		limit time.Duration
+		want  error
+		hint  string
+	}{
+		{"unstable offset", func(r *recorder) { r.stableFrom = 1 << 30 }, unstableLimit, stream.ErrRestoreStalled, "find-hanging"},
+		{"topic made again", func(r *recorder) { r.offsetErr = kerr.UnknownTopicID }, strangeIDLimit, stream.ErrInputChanged, "made again"},
+		{"coordinator away", func(r *recorder) { r.offsetErr = kerr.CoordinatorNotAvailable }, 2 * time.Minute, stream.ErrUnreachable, "coordinator"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRecorder()
+				c.spoil(r)
+				config, err := Config{
+					Group: testGroup, Ownership: newFakeSession().grant(), Input: stream.Partition{Topic: testInput},
+					Progress: stream.Partition{Topic: testProgress}, InputPartitions: 1, Logger: testLogger(t),
+				}.resolved()
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+				defer cancel()
+				_, _, err = open(ctx, config, "id", fakeOpener{r})
+				if took := time.Since(began); took < c.limit || took > c.limit+time.Minute {
+					t.Errorf("Open gave up after %v, want %v", took, c.limit)
+				}
+				var e *stream.Error
+				if !errors.Is(err, c.want) || !errors.As(err, &e) || !strings.Contains(e.Hint, c.hint) {
+					t.Errorf("got %v, want %v with a next step about %q", err, c.want, c.hint)
+				}
+			})
+		})
+	}
+}
+
+func TestUnstableOffsetIsTakenOverAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder()
+		r.stableFrom = 3
+		began := time.Now()
+		fakeWriter(t, r, newFakeSession().grant(), 3)
+		if took := time.Since(began); r.opens != 3 || took < 2*unstableFor || took > 2*unstableFor+time.Second {
+			t.Errorf("%d takeovers in %v, want 3 in %v", r.opens, took, 2*unstableFor)
+		}
+	})
+}
