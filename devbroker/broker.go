@@ -96,7 +96,7 @@ func (b *Broker) options(ln net.Listener, host string) ([]kfake.Opt, error) {
 	opts := []kfake.Opt{
 		kfake.NumBrokers(1),
 		kfake.ListenFn(func(string, string) (net.Listener, error) { return ln, nil }),
-		kfake.ClusterID("holdfast-devbroker"),
+		kfake.ClusterID(ClusterID),
 		kfake.WithLogger(b.log),
 	}
 	if b.cfg.AutoCreateTopics {

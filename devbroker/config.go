@@ -21,6 +21,10 @@ const (
 // DefaultListen is the address of a broker whose Config has none.
 const DefaultListen = "127.0.0.1:9092"
 
+// ClusterID is the cluster id of every broker of this package, by which a client can tell that it is
+// not talking to Kafka.
+const ClusterID = "holdfast-devbroker"
+
 // Config describes a broker. The zero value listens on DefaultListen and keeps everything in memory.
 type Config struct {
 	// Listen is the address to listen on, "host:port". Port 0 takes a free one; see Broker.Addr.

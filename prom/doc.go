@@ -1,5 +1,5 @@
-// Package prom turns what a flow reports through its hooks into Prometheus metrics. It is a module of
-// its own, so that nobody else has the Prometheus client in their build.
+// Package prom turns what a flow or a pipe reports through its hooks into Prometheus metrics. It is a
+// module of its own, so that nobody else has the Prometheus client in their build.
 //
 // All names begin with "holdfast_" unless [Options.Namespace] says otherwise. Counters and gauges have
 // the labels topic and partition, those of the input; durations are histograms by topic alone, since
@@ -21,6 +21,7 @@
 //	holdfast_transaction_duration_seconds             how long a transaction took (histogram)
 //	holdfast_transactions_refused_total{cause,final}  attempts that did not commit, cause as stream.Refused has it; final: the ownership ended
 //	holdfast_transaction_outputs_total                outputs and dead letters that were in the committed ones
+//	holdfast_transaction_output_bytes_total           bytes of them
 //	holdfast_snapshot_writes_total                    snapshots and tombstones committed
 //	holdfast_snapshot_bytes_total                     bytes of them
 //	holdfast_step_failures_total{action}              steps that failed; action: what OnError decided, as stream.Action names it
@@ -44,6 +45,9 @@
 // producer-epoch, member and instance. The share of attempts that failed is refused / (committed + refused).
 // Counters that alert rules watch are there as 0 from the grant on, since the rate of a counter that
 // appears as 1 is 0.
+//
+// A pipe has no state, so that its restore and snapshot metrics stay away or at 0; its outputs are those
+// of transactions. Several flows and pipes share a registerer if [Options.ConstLabels] tells them apart.
 //
 // The end of the input is not in here, because a flow does not ask for it: the lag is the difference of
 // a broker exporter's end offset and holdfast_committed_offset. On an input that transactions write it

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-// The hooks go into Config.Hooks of a flow. Here the example reports a commit itself, as a flow would.
+// The hooks go into Config.Hooks of a flow or a pipe. Here the example reports a commit itself, as a flow would.
 func ExampleNew() {
 	reg := prometheus.NewRegistry()
 	hooks, err := prom.New(reg, prom.Options{ConstLabels: prometheus.Labels{"group": "ledger"}})

@@ -129,6 +129,7 @@ func (m *metrics) onCommitted(e stream.Committed) {
 	m.writes.WithLabelValues(at...).Add(float64(e.Writes))
 	m.bytes.WithLabelValues(at...).Add(float64(e.Bytes))
 	m.transactionOutputs.WithLabelValues(at...).Add(float64(e.Outputs))
+	m.transactionOutputBytes.WithLabelValues(at...).Add(float64(e.OutputBytes))
 	m.transactionTime.WithLabelValues(e.Partition.Topic).Observe(e.Took.Seconds())
 	if e.ReadBack {
 		m.readBacks.WithLabelValues(at...).Inc()

@@ -1,6 +1,8 @@
 package prom
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 
@@ -9,24 +11,41 @@ import (
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-// Options describe the metrics. The zero value is good for one flow in a process.
+// Options describe the metrics. The zero value is good for one flow or pipe in a process.
 type Options struct {
 	// Namespace is the first part of every name. "": "holdfast".
 	Namespace string
-	// ConstLabels are added to every metric. Several flows that register with one registerer need
-	// labels that tell them apart, as {"group": "orders"}.
+	// ConstLabels are added to every metric. Several flows and pipes that register with one registerer
+	// need labels that tell them apart, of the same names for all, as {"group": "orders"}.
 	ConstLabels prometheus.Labels
 }
 
-// New registers the metrics with reg and returns the hooks that keep them, for Config.Hooks of a flow.
-// It returns the error of reg: two flows with the same names and ConstLabels cannot share a registerer.
-// The hooks are safe for concurrent use; give them to one flow only.
+// New registers the metrics with reg and returns the hooks that keep them, for Config.Hooks of a flow or
+// a pipe. prometheus.DefaultRegisterer is the one that promhttp.Handler serves.
+//
+// It returns stream.ErrConfig if reg is nil, and around the error of reg. Two with the same names and
+// ConstLabels cannot share a registerer, which is a prometheus.AlreadyRegisteredError: give each flow and
+// pipe ConstLabels of its own. The hooks are safe for concurrent use; give them to one flow or pipe only.
 func New(reg prometheus.Registerer, o Options) (stream.Hooks, error) {
+	if reg == nil {
+		return stream.Hooks{}, refused(errors.New("the registerer is nil")).
+			Hinted("prometheus.DefaultRegisterer is the one that promhttp.Handler serves")
+	}
 	m := newMetrics(o)
-	if err := reg.Register(m); err != nil {
-		return stream.Hooks{}, err
+	err := reg.Register(m)
+	if _, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); twice {
+		return stream.Hooks{}, refused(err).
+			Hinted(`tell the flows and pipes of one registerer apart by Options.ConstLabels, as {"group": "orders"}`)
+	}
+	if err != nil {
+		return stream.Hooks{}, refused(err).
+			Hinted("look at Options.Namespace and Options.ConstLabels: the names of the labels have to be the same for all of one registerer")
 	}
 	return m.hooks(), nil
+}
+
+func refused(err error) *stream.Error {
+	return stream.NewError("register metrics", fmt.Errorf("%w: %w", stream.ErrConfig, err))
 }
 
 // metrics is registered as one collector: all of it or nothing.
@@ -38,6 +57,7 @@ type metrics struct {
 	failures, deadLetters, stops             *prometheus.CounterVec
 	writes, bytes, outputs, outputBytes      *prometheus.CounterVec
 	transactionOutputs                       *prometheus.CounterVec
+	transactionOutputBytes                   *prometheus.CounterVec
 	takeoverTime, revokeTime, restoreTime    *prometheus.HistogramVec
 	transactionTime                          *prometheus.HistogramVec
 	generation, committed, restoredKeys      *prometheus.GaugeVec
@@ -114,7 +134,7 @@ func (m *metrics) ownership(counter newCounter, gauge newGauge, histogram newHis
 	m.granted = counter("ownerships_granted_total", "Partitions granted to this process.")
 	m.takeovers = counter("takeovers_total", "Grants that found another's epoch on the partition's transactional id.")
 	m.takeoverTime = histogram("takeover_duration_seconds", "Time of the takeover and of the fetch of the stable committed offset.", requestBuckets)
-	m.revoked = counter("ownerships_revoked_total", "Partitions given up in a revoke or as the flow stopped, by whether everything folded was committed.", "flushed")
+	m.revoked = counter("ownerships_revoked_total", "Partitions given up in a revoke or as the flow or pipe stopped, by whether everything folded was committed.", "flushed")
 	m.lost = counter("ownerships_lost_total", "Partitions lost, with nothing flushed, by why.", "cause")
 	m.revokeTime = histogram("revoke_duration_seconds", "Time from the revoke callback to its return.", requestBuckets)
 	m.generation = gauge("generation", "Generation of the consumer group at the grant.")
@@ -144,6 +164,7 @@ func (m *metrics) transaction(counter newCounter, gauge newGauge, histogram newH
 	m.lastCommit = gauge("last_commit_timestamp_seconds", "Unix time of the partition's last commit, or of its grant before the first one.")
 	m.deadLetters = counter("dead_letters_total", "Records handed to the dead-letter topic.")
 	m.transactionOutputs = counter("transaction_outputs_total", "Outputs and dead letters committed in transactions.")
+	m.transactionOutputBytes = counter("transaction_output_bytes_total", "Bytes of outputs and dead letters committed in transactions.")
 	m.outputs = counter("outputs_acknowledged_total", "Output records acknowledged by the broker.")
 	m.outputBytes = counter("output_bytes_total", "Bytes of output records acknowledged by the broker.")
 }

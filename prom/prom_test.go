@@ -27,7 +27,7 @@ func drive(h stream.Hooks) {
 	h.Stalled(stream.Stalled{Partition: p0, Position: 12, Target: 40, For: 90 * time.Second})
 	h.Restored(stream.Restored{Partition: p0, Keys: 4, Records: 30, Bytes: 300, Took: 2 * time.Second, Start: 7})
 	h.Committed(stream.Committed{Partition: p0, Next: 9, Writes: 2, Bytes: 64, Took: 8 * time.Millisecond})
-	h.Committed(stream.Committed{Partition: p0, Next: 11, Writes: 1, Outputs: 5, Bytes: 32, Took: 40 * time.Millisecond, ReadBack: true})
+	h.Committed(stream.Committed{Partition: p0, Next: 11, Writes: 1, Outputs: 5, Bytes: 32, OutputBytes: 80, Took: 40 * time.Millisecond, ReadBack: true})
 	h.Refused(stream.Refused{Partition: p0, Cause: "generation", Code: 22, Err: errors.New("refused")})
 	h.Refused(stream.Refused{Partition: p0, Cause: "producer-epoch", Code: 47, Final: true, Err: errors.New("refused")})
 	h.Failed(stream.Failed{Partition: p0, Offset: 8, Attempt: 1, Action: stream.Retry, Err: errors.New("no")})
@@ -224,6 +224,10 @@ func TestSharedRegisterer(t *testing.T) {
 		}
 		if err == nil {
 			drive(h)
+			continue
+		}
+		if !errors.Is(err, stream.ErrConfig) || !errors.As(err, new(prometheus.AlreadyRegisteredError)) || !strings.Contains(err.Error(), "ConstLabels") {
+			t.Errorf("group %s: %v does not name the way out", tc.group, err)
 		}
 	}
 	want := `
@@ -234,5 +238,19 @@ shop_takeovers_total{group="b",partition="0",topic="orders"} 1
 `
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "shop_takeovers_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestRegistrationIsRefusedInWords(t *testing.T) {
+	t.Parallel()
+	if _, err := prom.New(nil, prom.Options{}); !errors.Is(err, stream.ErrConfig) || !strings.Contains(err.Error(), "prometheus.DefaultRegisterer") {
+		t.Errorf("no registerer: %v", err)
+	}
+	reg := prometheus.NewRegistry()
+	if _, err := prom.New(reg, prom.Options{ConstLabels: prometheus.Labels{"group": "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := prom.New(reg, prom.Options{}); !errors.Is(err, stream.ErrConfig) || !strings.Contains(err.Error(), "Options.ConstLabels") {
+		t.Errorf("other labels than the first: %v", err)
 	}
 }

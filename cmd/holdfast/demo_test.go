@@ -160,7 +160,7 @@ func TestDemoVerdictForPeople(t *testing.T) {
 		code   int
 		says   []string
 	}{
-		{"all is well", demoFlags{}, r, exitOK, []string{"OK", "holdfast demo --seed 9"}},
+		{"all is well", demoFlags{}, r, exitOK, []string{"OK", "holdfast demo --seed 9", "takeovers  4  "}},
 		{"damage", demoFlags{}, damaged, exitFailed, []string{"FAILED"}},
 		{"nothing refused", demoFlags{}, demo.Result{Events: 10}, exitFailed, []string{"FAILED"}},
 		{"plain shows it", demoFlags{plain: true}, damaged, exitOK, []string{"CORRUPTED", "--plain"}},
@@ -179,6 +179,9 @@ func TestDemoVerdictForPeople(t *testing.T) {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("lacks %q:\n%s", want, out.String())
 				}
+			}
+			if c.flags.plain && strings.Contains(out.String(), "takeovers") {
+				t.Errorf("takeovers are counted by what the flow does not have without the fence:\n%s", out.String())
 			}
 			if got := exitCode(t.Context(), c.flags.judge(c.result)); got != c.code {
 				t.Errorf("exit code %d, want %d", got, c.code)

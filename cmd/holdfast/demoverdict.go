@@ -30,7 +30,9 @@ func (a *app) printVerdict(f demoFlags, r demo.Result, d demo.Details) error {
 	row := func(name string, value any, says string) { fmt.Fprintf(table, "  %s\t%v\t%s\n", name, value, says) }
 	row("events", r.Events, "in the input")
 	row("keys", r.Keys, "compared, event by event")
-	row("takeovers", r.Takeovers, "partitions that a process took over from another one")
+	if !f.plain { // no transactional id, by whose epoch a takeover is told, is used without the fence
+		row("takeovers", r.Takeovers, "partitions that a process took over from another one")
+	}
 	row("refused", r.Refused, f.refusedSays())
 	if n := total(d.Rightful); n > 0 {
 		row("resent", n, "refused to running owners, who go again or let go")

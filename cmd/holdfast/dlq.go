@@ -185,6 +185,11 @@ func (a *app) listLetters(c *cobra.Command, f dlqFlags, topic string) error {
 	if err != nil {
 		return err
 	}
+	if letters.Foreign(rows) {
+		note := fmt.Sprintf("None of these (%s) has the headers of dead letters: %s does not look like a dead-letter topic. To see its records: %s tail %s",
+			count(len(rows), "record"), topic, a.name(), topic)
+		fmt.Fprintln(a.stderr, wrap(note, textColumns))
+	}
 	if a.json {
 		return json.NewEncoder(a.stdout).Encode(map[string]any{"topic": topic, "letters": append([]letters.Row{}, rows...)})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 func TestDLQ(t *testing.T) {
@@ -45,7 +46,17 @@ func checkList(t *testing.T, d *deadLetters) {
 		t.Errorf("an empty topic: %q", got)
 	}
 	expectText(t, "empty", places(d.json(exitOK, "list", d.dead)), "")
+	d.write(stream.Message{Topic: d.orders, Value: []byte("no letter"), Timestamp: d.when}, 2)
+	for _, args := range [][]string{{"list", d.orders}, {"list", d.orders, "--json"}} {
+		got := strings.Join(strings.Fields(d.run(exitOK, args...).stderr), " ")
+		if want := d.orders + " does not look like a dead-letter topic"; !strings.Contains(got, want) {
+			t.Errorf("%v: %q is missing in %q", args, want, got)
+		}
+	}
 	d.standard()
+	if got := d.run(exitOK, "list", d.dead); strings.Contains(got.stderr, "look like") {
+		t.Errorf("one record without headers among letters: %s", got.stderr)
+	}
 	for _, c := range []struct {
 		args []string
 		want string
@@ -91,7 +102,7 @@ func checkShow(t *testing.T, d *deadLetters) {
 	if got["value"] != nil || got["key"].(map[string]any)["text"] != "c" || got["family"] != "spring" || got["offset"] != 1.0 {
 		t.Errorf("got %v", got)
 	}
-	if got := d.run(exitFailed, "show", d.dead, "1:2"); !strings.Contains(got.stderr, "1:2") || !strings.Contains(got.stderr, "Try: ") {
+	if got := d.run(exitFailed, "show", d.dead, "1:2"); !strings.Contains(got.stderr, "1:2") || !strings.Contains(got.stderr, "the nearest letter is 1:1") || !strings.Contains(got.stderr, "Try: ") {
 		t.Errorf("a letter that is not there: %s", got.stderr)
 	}
 }

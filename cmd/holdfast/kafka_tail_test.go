@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +178,12 @@ func checkHistory(t *testing.T, brokers, topic string) {
 	text := tail()
 	if strings.ContainsRune(text.stdout, '\x1b') || !strings.Contains(text.stdout, `"v\x1b[2J\na4"`) {
 		t.Errorf("bytes of records reach the terminal:\n%q", text.stdout)
+	}
+	for _, id := range []string{topic + "-validator", topic + "-rater"} {
+		told := regexp.MustCompile(`pid (\d+) is `+regexp.QuoteMeta(id)+`\n`).FindAllStringSubmatch(text.stderr, -1)
+		if len(told) != 1 || strings.Contains(text.stdout, id) || !strings.Contains(text.stdout, "  pid "+told[0][1]+" epoch ") {
+			t.Errorf("the transactional id %s is not told once, beside the lines with its producer id", id)
+		}
 	}
 	t.Logf("as a person sees it:\n%s%s", text.stdout, text.stderr)
 }

@@ -1,4 +1,5 @@
-// Command holdfast runs Holdfast's demo and development broker.
+// Command holdfast runs Holdfast's demo and development broker, proves what is claimed on a cluster, shows
+// what became of a topic's transactions, and lists and replays dead letters.
 //
 // It exits with 0 if all is well, 1 if a claim or a finding failed, 2 if it was used wrongly, 3 if a
 // cluster cannot be reached or does not permit what was asked, and 4 if it was interrupted.

@@ -188,7 +188,7 @@ func TestHelpListsWhatMatters(t *testing.T) {
 		args         []string
 		lists, lacks []string
 	}{
-		{[]string{"--help"}, []string{"--brokers", "--sasl-user", "--json"}, nil},
+		{[]string{"--help"}, []string{"--brokers", "--sasl-user", "--json", "holdfast prove ", "holdfast tail ", "holdfast dlq "}, nil},
 		{[]string{"demo", "--help"}, []string{"--brokers", "--sasl-user", "--json"}, []string{"--schedule"}},
 		{[]string{"broker", "--help"}, []string{"--sasl-user", "--json"}, []string{"--brokers", "--tls-ca", "--timeout"}},
 		{[]string{"version", "--help"}, []string{"--json"}, []string{"--brokers", "--sasl-user"}},

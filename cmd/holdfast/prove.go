@@ -179,7 +179,7 @@ func (a *app) printReport(to io.Writer, r prove.Report) error {
 	return writeReport(to, a.name(), a.color(to), r)
 }
 
-// writeReport prints each exercise with its claim and evidence, then a table.
+// writeReport prints each exercise with what was done, its claim and evidence, then a table.
 func writeReport(to io.Writer, program string, colors bool, r prove.Report) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Run %s: brokers %d, transaction.version %d, replication %d, min.insync.replicas %d\n",
@@ -189,12 +189,15 @@ func writeReport(to io.Writer, program string, colors bool, r prove.Report) erro
 	}
 	for _, e := range r.Exercises {
 		fmt.Fprintf(&b, "\n%s: %s\n", e.Name, verdictWord(e.Verdict, colors))
+		if e.Summary != "" {
+			fmt.Fprintln(&b, indent("  Done:   "+e.Summary, 10, textColumns))
+		}
 		if e.Why != "" {
 			fmt.Fprintln(&b, indent("  Why:    "+strings.TrimRight(e.Why, ".")+".", 10, textColumns))
 		}
 		c := claim.Claim(e.Claim)
 		c.Weaker = "" // it is the same for all, and said above
-		fmt.Fprintln(&b, indent("  Claim:  "+c.String(), 10, textColumns))
+		fmt.Fprintln(&b, indent("  Claim:  "+proofText(c), 10, textColumns))
 		for i, line := range e.Evidence {
 			head := "          - "
 			if i == 0 {
@@ -215,6 +218,11 @@ func writeReport(to io.Writer, program string, colors bool, r prove.Report) erro
 	fmt.Fprintln(&b, ".")
 	_, err := io.WriteString(to, b.String())
 	return err
+}
+
+// proofText is a claim without its component, which is this command for all of them.
+func proofText(c claim.Claim) string {
+	return strings.Replace(c.String(), " ("+claim.ComponentProve+")", "", 1)
 }
 
 func verdictWord(v prove.Verdict, colors bool) string {
@@ -278,7 +286,7 @@ func (a *app) listProofs() error {
 		return json.NewEncoder(a.stdout).Encode(all)
 	}
 	for _, l := range all {
-		fmt.Fprintln(a.stdout, indent(fmt.Sprintf("%-12s%s", l.Name, claim.Claim(l.Claim)), 12, textColumns))
+		fmt.Fprintln(a.stdout, indent(fmt.Sprintf("%-12s%s", l.Name, proofText(claim.Claim(l.Claim))), 12, textColumns))
 	}
 	return nil
 }

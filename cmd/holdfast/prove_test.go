@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,14 +45,14 @@ func proveReport() prove.Report {
 
 		TransactionalIDs: []string{"e"},
 	}
-	add := func(name string, v prove.Verdict, why string, evidence ...string) {
+	add := func(name string, v prove.Verdict, summary, why string, evidence ...string) {
 		c, _ := claim.Prove(name)
 		c.Weaker = r.Weaker[0]
-		r.Exercises = append(r.Exercises, prove.Outcome{Name: name, Verdict: v, Why: why, Claim: prove.Claim(c), Evidence: evidence, TookMs: 1234})
+		r.Exercises = append(r.Exercises, prove.Outcome{Name: name, Verdict: v, Summary: summary, Why: why, Claim: prove.Claim(c), Evidence: evidence, TookMs: 1234})
 	}
-	add(claim.ProveSends, prove.Proved, "", "one thing that was seen", "another thing that was seen, so long that the line has to be broken after it")
-	add(claim.ProveAborted, prove.Refuted, "a read_committed reader saw 3 records of the aborted transaction", "what it saw")
-	add(claim.ProveTakeover, prove.NotShown, "the exercise did not come to its end: the network is down.")
+	add(claim.ProveSends, prove.Proved, "This was done: that was seen.", "", "one thing that was seen", "another thing that was seen, so long that the line has to be broken after it")
+	add(claim.ProveAborted, prove.Refuted, "This was done.", "a read_committed reader saw 3 records of the aborted transaction", "what it saw")
+	add(claim.ProveTakeover, prove.NotShown, "", "the exercise did not come to its end: the network is down.")
 	return r
 }
 
@@ -62,6 +63,9 @@ func TestProveReportIsGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkGolden(t, "prove-report.txt", b.String())
+	if strings.Contains(b.String(), "(prove)") {
+		t.Error("the report names the command as the component of its claims")
+	}
 	if strings.Contains(strings.ToLower(b.String()), "exactly-once") {
 		t.Error("the report has the slogan")
 	}
@@ -151,6 +155,14 @@ func TestProveOnAnEmbeddedBroker(t *testing.T) {
 	if r.Proved != 2 || len(r.Exercises) != 2 || len(r.Exercises[1].Evidence) == 0 || len(r.Cleaned.Topics) != 3 {
 		t.Errorf("report %+v", r)
 	}
+	for _, e := range r.Exercises {
+		if !strings.Contains(e.Claim.Weaker, "embedded broker") || !strings.HasSuffix(e.Summary, ".") {
+			t.Errorf("%s: nothing says that the broker is an imitation, or what was done: %+v", e.Name, e)
+		}
+	}
+	if !slices.ContainsFunc(r.Weaker, func(w string) bool { return strings.Contains(w, "no proof of a fencing claim") }) {
+		t.Errorf("the report does not say that this is no proof: %q", r.Weaker)
+	}
 	if !strings.Contains(got.stderr, "1/2 aborted\n") || !strings.Contains(got.stderr, "2/2 fencing\n") {
 		t.Errorf("progress:\n%s", got.stderr)
 	}
@@ -158,7 +170,8 @@ func TestProveOnAnEmbeddedBroker(t *testing.T) {
 	if err != nil || string(kept) != got.stdout {
 		t.Errorf("the kept report differs: %v", err)
 	}
-	if text, err := os.ReadFile(filepath.Join(out, "prove-"+r.Run+".txt")); err != nil || !strings.Contains(string(text), "2 proved, 0 refuted, 0 not shown") {
+	if text, err := os.ReadFile(filepath.Join(out, "prove-"+r.Run+".txt")); err != nil || !strings.Contains(string(text), "2 proved, 0 refuted, 0 not shown") ||
+		!strings.Contains(string(text), "WEAKER HERE: this is the embedded broker") {
 		t.Errorf("the kept text: %v\n%s", err, text)
 	}
 	if got := command(t.Context(), "prove", "--brokers", b.Addr(), "--prefix", "a/b"); got.code != exitUsage || !strings.Contains(got.stderr, "prefix") {

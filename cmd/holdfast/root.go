@@ -63,7 +63,9 @@ func (a *app) root() *cobra.Command {
 		Long: `Holdfast folds a Kafka topic into state, with one writer for each partition.
 
 holdfast demo shows on an embedded broker, or on your own cluster, that neither a killed nor
-a stalled process damages the state.
+a stalled process damages the state. holdfast prove makes faults on your own cluster and judges
+by what it sees whether the claims hold there. holdfast tail shows a topic's records with what
+became of their transactions. holdfast dlq lists and shows dead letters, and sends them back.
 
 Exit codes: 0 all is well, 1 a claim or a finding failed, 2 usage, 3 a cluster cannot be
 reached or does not permit it, 4 interrupted.`,

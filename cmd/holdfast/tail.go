@@ -44,6 +44,10 @@ Statuses: committed, aborted, open (no marker up to the end of the log), plain (
 of transactions), and commit-marker and abort-marker, which end the transaction of a producer
 and take up an offset. Nothing is written and no group is joined.
 
+A line has the producer's id and epoch. Whose they are, by transactional id, is said on standard
+error: at the end, or with --follow when the producer is seen first. Holdfast's progress records
+are shown in words, unless --keys hex or --values hex asks for their bytes.
+
 --json prints one object a line: topic, partition, offset, timestamp, status, stable (below
 the last stable offset), producer_id, producer_epoch, transactional_id, coordinator_epoch (of a
 marker), leader_epoch, key, value, headers (which text leaves out). A key or value that is not UTF-8 is key_base64 or

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,49 @@ func TestTailWhereTransactionsChangeNothing(t *testing.T) {
 		if outputs[0] != outputs[1] || strings.Count(outputs[0], "\n") < 2 {
 			t.Errorf("%s: the levels show different records:\n%s\n%s", c.topic, outputs[0], outputs[1])
 		}
+	}
+}
+
+// A limit can end the view before other partitions were looked at. Nothing is said about those, but how
+// to see them: who follows it has seen every record.
+func TestTailLimitTellsWhatIsUnread(t *testing.T) {
+	t.Parallel()
+	addr, _ := startBroker(t, "--topic", "wide:8")
+	cl := clients(t, addr)(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	for p := range int32(7) { // partition 7 stays empty
+		for _, v := range []string{"first", "second"} {
+			r := &kgo.Record{Topic: "wide", Partition: p, Value: fmt.Append(nil, v, p)}
+			if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got := command(t.Context(), "tail", "wide", "--brokers", addr, "--limit", "1")
+	said := strings.Join(strings.Fields(got.stderr), " ")
+	for _, want := range []string{
+		"Stopped by --limit; go on with --partition 0 --from 1.",
+		"6 of 8 partitions not read yet when --limit ended the view. Go on with one call each: --partition 1 --from 0, ",
+		"--partition 5 --from 0, and likewise for the partition 6.",
+		"1 of 8 partitions had nothing in this range.",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("standard error lacks %q:\n%s", want, got.stderr)
+		}
+	}
+	seen := got.stdout
+	for _, m := range regexp.MustCompile(`--partition (\d) --from (\d)`).FindAllStringSubmatch(said, -1) {
+		seen += command(t.Context(), "tail", "wide", "--brokers", addr, "--partition", m[1], "--from", m[2]).stdout
+	}
+	for p := range 6 {
+		for _, v := range []string{"first", "second"} {
+			if v = fmt.Sprintf("%q", v+fmt.Sprint(p)); strings.Count(seen, v) != 1 {
+				t.Errorf("%s is shown %d times", v, strings.Count(seen, v))
+			}
+		}
+	}
+	got = command(t.Context(), "tail", "wide", "--brokers", addr, "--limit", "14")
+	if strings.Contains(got.stderr, "not read yet") || strings.Contains(got.stderr, "go on with") {
+		t.Errorf("the limit was the number of records, and something is said to be left:\n%s", got.stderr)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 type Result struct {
 	Events    int    `json:"events"`    // events in the input
 	Keys      int    `json:"keys"`      // keys that were compared
-	Takeovers int    `json:"takeovers"` // partitions that a process took over from another one
+	Takeovers int    `json:"takeovers"` // partitions that a process took over from another one; without the fence nothing counts them
 	Refused   int    `json:"refused"`   // answers by which a broker refused a write of a stopped, killed or expelled process
 	Lost      int    `json:"lost"`      // events that are not in the state, or whose output never came
 	Repeated  int    `json:"repeated"`  // events that were folded twice into it

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,6 +79,9 @@ type Row struct {
 	key    []byte // of the record; a copy, which does not keep the value in memory
 }
 
+// unknown is the Family of a row without the headers of any.
+const unknown = "unknown"
+
 // RowOf makes the row of a letter.
 func RowOf(l dlq.Letter) Row {
 	r := Row{
@@ -86,7 +90,7 @@ func RowOf(l dlq.Letter) Row {
 		AppVersion: bound(l.AppVersion), origin: l.Origin, key: bytes.Clone(l.Record.Key),
 	}
 	if l.Family == dlq.Unknown {
-		r.Family = "unknown"
+		r.Family = unknown
 	}
 	if l.Fault != nil {
 		r.Fault = l.Fault.Error()
@@ -165,7 +169,8 @@ func (f Filter) read(ctx context.Context) func(func(dlq.Letter, error) bool) {
 var ErrNoLetter = errors.New("there is no letter")
 
 // One returns the letter at a place. It may be none: a marker of a transaction, a letter that was
-// aborted, deleted or not written yet; that is ErrNoLetter.
+// aborted, deleted or not written yet; that is ErrNoLetter, which says which of them and names the nearest
+// letter.
 func (f Filter) One(ctx context.Context, p Place) (dlq.Letter, error) {
 	f.Partitions, f.From, f.To = []int32{p.Partition}, p.Offset, p.Offset+1
 	for l, err := range f.read(ctx) {
@@ -173,5 +178,11 @@ func (f Filter) One(ctx context.Context, p Place) (dlq.Letter, error) {
 			return l, err
 		}
 	}
-	return dlq.Letter{}, fmt.Errorf("%w at %s of %s", ErrNoLetter, p, f.Topic)
+	return dlq.Letter{}, f.missing(ctx, p)
+}
+
+// Foreign reports whether there are rows and none of them has the headers of dead letters: the topic is
+// another one, most likely.
+func Foreign(rows []Row) bool {
+	return len(rows) > 0 && !slices.ContainsFunc(rows, func(r Row) bool { return r.Family != unknown })
 }

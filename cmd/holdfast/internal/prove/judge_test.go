@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/holdfast-go/holdfast/claim"
+	"github.com/holdfast-go/holdfast/devbroker"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -176,5 +177,33 @@ func TestAnExerciseThatFailedClaimsNothing(t *testing.T) {
 	}
 	if out := outcome(claim.ProveTakeover, rightTakeover(), nil, nil); out.Verdict != Proved {
 		t.Errorf("without an error it came to %s", out.Verdict)
+	}
+}
+
+// TestEverySummaryIsForItsVerdict: what was seen is told where the claim is proved, and nowhere else.
+func TestEverySummaryIsForItsVerdict(t *testing.T) {
+	t.Parallel()
+	for _, name := range claim.Proofs() {
+		s := summaries[name]
+		for v, want := range map[Verdict]string{Proved: s.done + ": " + s.seen + ".", Refuted: s.done + ".", NotShown: ""} {
+			if got := summary(name, v); got != want || s.done == "" || s.seen == "" {
+				t.Errorf("%s, %s: %q, want %q", name, v, got, want)
+			}
+		}
+	}
+	if out := outcome(claim.ProveTakeover, rightTakeover(), nil, nil); out.Summary != summary(claim.ProveTakeover, Proved) {
+		t.Errorf("an outcome has the summary %q", out.Summary)
+	}
+	if out := outcome(claim.ProveTakeover, rightTakeover(), errors.New("the network is down"), nil); out.Summary != "" {
+		t.Errorf("an exercise that failed has the summary %q", out.Summary)
+	}
+}
+
+func TestKafkaIsNoImitation(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]bool{"kfake": true, devbroker.ClusterID: true, "": false, "MkU3OEVBNTcwNTJENDM2Qk": false, "kfake-1": false} {
+		if got := imitation(id); got != want {
+			t.Errorf("%q: %v, want %v", id, got, want)
+		}
 	}
 }

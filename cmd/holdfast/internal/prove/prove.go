@@ -67,7 +67,8 @@ func (o Options) note(format string, args ...any) {
 type Outcome struct {
 	Name     string      `json:"name"`
 	Verdict  Verdict     `json:"verdict"`
-	Why      string      `json:"why"` // of a verdict that is not Proved
+	Summary  string      `json:"summary"` // a sentence on what was done and seen; "" if nothing was shown
+	Why      string      `json:"why"`     // of a verdict that is not Proved
 	Claim    Claim       `json:"claim"`
 	Evidence []string    `json:"evidence"`
 	Observed observation `json:"observed"` // null if the exercise ended before it saw anything
@@ -229,6 +230,7 @@ func outcome(name string, seen observation, err error, weaker []string) Outcome 
 	case seen != nil:
 		out.Verdict, out.Why = seen.judge()
 	}
+	out.Summary = summary(name, out.Verdict)
 	return out
 }
 

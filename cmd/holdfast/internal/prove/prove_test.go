@@ -107,7 +107,10 @@ func TestRunLeavesNothing(t *testing.T) {
 	if got := e.names(t); !slices.Equal(got, []string{foreign}) {
 		t.Errorf("the cluster has %v", got)
 	}
-	if len(r.Weaker) != 1 || !strings.Contains(r.Weaker[0], "1 broker") || r.Replicas != 1 || r.MinISR != 1 {
+	if len(r.Weaker) != 2 || !strings.Contains(r.Weaker[0], "cluster id kfake") || !strings.Contains(r.Weaker[0], "no proof of a fencing claim") {
+		t.Errorf("an imitation of Kafka is told as %q", r.Weaker)
+	}
+	if !strings.Contains(r.Weaker[len(r.Weaker)-1], "1 broker") || r.Replicas != 1 || r.MinISR != 1 {
 		t.Errorf("one broker in place of three is told as %v, replication %d, min ISR %d", r.Weaker, r.Replicas, r.MinISR)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/devbroker"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -57,6 +58,10 @@ func (w *world) look(ctx context.Context) (err error) {
 	if w.features, err = wire.LookupFeatures(ctx, w.cl); err != nil {
 		return err
 	}
+	if imitation(meta.Cluster) {
+		w.weaker = append(w.weaker, fmt.Sprintf("this is the embedded broker (cluster id %s), an imitation of Kafka, and no proof "+
+			"of a fencing claim: run this on a real cluster", meta.Cluster))
+	}
 	w.brokers = len(meta.Brokers)
 	w.replicas, w.minISR = int16(w.o.Replicas), w.o.MinISR
 	if w.brokers < w.o.Replicas {
@@ -70,6 +75,12 @@ func (w *world) look(ctx context.Context) (err error) {
 			"transaction that the network held back can end a later one of the same producer epoch", w.features.TransactionVersion))
 	}
 	return nil
+}
+
+// imitation reports whether a cluster of this id is devbroker's or kfake's, which has an id of its own
+// where nobody gave it one. A cluster of Kafka has 22 characters of a random id.
+func imitation(clusterID string) bool {
+	return clusterID == devbroker.ClusterID || clusterID == "kfake"
 }
 
 func (w *world) name(end string) string { return name(w.o.Prefix, w.run, end) }

@@ -17,7 +17,12 @@ const explainPatience = 5 * time.Second
 func (t *tailer) explain(ctx context.Context) {
 	sum := newCount()
 	waits, empty := false, 0
+	var unread []*part
 	for _, p := range t.parts {
+		if t.unread(p) {
+			unread = append(unread, p)
+			continue
+		}
 		if t.Follow {
 			settle(ctx, p)
 		}
@@ -40,9 +45,55 @@ func (t *tailer) explain(ctx context.Context) {
 	if empty > 0 {
 		t.Note(fmt.Sprintf("%d of %d partitions had nothing in this range.", empty, len(t.parts)))
 	}
+	if len(unread) > 0 {
+		t.Note(t.goOn(unread))
+	}
 	t.Note(t.levels(sum, waits))
+	t.legend()
 	if line := t.nameless(); line != "" {
 		t.Note(line)
+	}
+}
+
+// limited reports whether the limit has ended the view.
+func (t *tailer) limited() bool { return t.Limit > 0 && t.shown >= t.Limit }
+
+// unread reports whether the limit has ended the view before it came to the partition, although there
+// is something in its range.
+func (t *tailer) unread(p *part) bool {
+	return t.limited() && p.position <= p.from && p.from < min(p.to, p.ends.end(t.Committed))
+}
+
+// unreadNamed is how many unread partitions are told with the place to go on from.
+const unreadNamed = 5
+
+// goOn says which partitions were not read and how to read them. Each has a call of its own, because
+// an offset means another record in each.
+func (t *tailer) goOn(unread []*part) string {
+	var calls []string
+	for _, p := range unread[:min(len(unread), unreadNamed)] {
+		calls = append(calls, fmt.Sprintf("--partition %d --from %d", p.log.Partition, p.from))
+	}
+	line := fmt.Sprintf("%d of %d partitions not read yet when --limit ended the view. Go on with one call each: %s",
+		len(unread), len(t.parts), strings.Join(calls, ", "))
+	if more := unread[len(calls):]; len(more) > 0 {
+		var numbers []string
+		for _, p := range more {
+			numbers = append(numbers, fmt.Sprint(p.log.Partition))
+		}
+		line += fmt.Sprintf(", and likewise for the %s %s", plural(len(more), "partition"), strings.Join(numbers, ", "))
+	}
+	return line + "."
+}
+
+// legend tells the transactional ids, whose lines have the producer id alone. A follower has told each
+// when it came.
+func (t *tailer) legend() {
+	if t.JSON || t.Follow {
+		return
+	}
+	for _, by := range t.named {
+		t.Note(by.legend())
 	}
 }
 
@@ -76,7 +127,7 @@ func (t *tailer) counted(p *part) string {
 		line += fmt.Sprintf(", and %d %s", m, plural(m, "marker"))
 	}
 	line += "."
-	if t.Limit > 0 && t.shown >= t.Limit && p.position < p.to {
+	if t.limited() && p.position < p.to {
 		line += fmt.Sprintf(" Stopped by --limit; go on with --partition %d --from %d.", p.log.Partition, p.position)
 	}
 	return line
@@ -170,7 +221,7 @@ func (t *tailer) levels(sum count, waits bool) string {
 // beyond is how many offsets a view under read_committed did not come to.
 func (t *tailer) beyond() (n int64) {
 	for _, p := range t.parts {
-		if t.Committed && t.stopsAtOpen(p) {
+		if t.Committed && !t.unread(p) && t.stopsAtOpen(p) {
 			n += p.ends.highWatermark - p.ends.lastStable
 		}
 	}

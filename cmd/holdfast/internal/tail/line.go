@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -31,14 +32,22 @@ type author struct {
 }
 
 func (a author) String() string {
-	switch {
-	case a.pid < 0:
-		return "-"
-	case a.id == "":
-		return fmt.Sprintf("pid %d epoch %d", a.pid, a.term)
+	if a.pid < 0 || a.id == "" {
+		return a.short()
 	}
-	return fmt.Sprintf("%s (pid %d epoch %d)", escaped(a.id), a.pid, a.term)
+	return fmt.Sprintf("%s (%s)", escaped(a.id), a.short())
 }
+
+// short is the author without the transactional id, which is long and the same in many lines.
+func (a author) short() string {
+	if a.pid < 0 {
+		return "-"
+	}
+	return fmt.Sprintf("pid %d epoch %d", a.pid, a.term)
+}
+
+// legend says whose the producer id is.
+func (a author) legend() string { return fmt.Sprintf("pid %d is %s", a.pid, escaped(a.id)) }
 
 // escaped returns text as it is if nothing in it acts on a terminal or could be taken for something
 // else, and quoted otherwise.
@@ -61,9 +70,12 @@ func (c Config) textLine(e wire.Entry, by author, widths *widths) string {
 	if c.Color {
 		status = colored(e.Status, status)
 	}
-	line := fmt.Sprintf("%-*s  %-*s  %s  %-*s", widths.where(where), where, len(timeLayout), when, status, widths.by(by.String()), by)
+	line := fmt.Sprintf("%-*s  %-*s  %s  %-*s", widths.where(where), where, len(timeLayout), when, status, widths.by(by.short()), by.short())
 	if e.Status.Control() {
 		return fmt.Sprintf("%s  coordinator epoch %d", line, e.CoordinatorEpoch)
+	}
+	if told, ok := c.progress(r); ok {
+		return line + "  " + told
 	}
 	if c.Keys != None {
 		line += "  " + c.Keys.text(r.Key, c.Cut)
@@ -72,6 +84,26 @@ func (c Config) textLine(e wire.Entry, by author, widths *widths) string {
 		line += "  " + c.Values.text(r.Value, c.Cut)
 	}
 	return line
+}
+
+// progress says what Holdfast's own record in a snapshot topic has, whose bytes say nothing to a person.
+// A record of somebody else's with the same key is shown as it is, as are bytes that were asked for.
+func (c Config) progress(r *kgo.Record) (told string, ok bool) {
+	if c.Keys != Text || c.Values == Hex || !fence.IsProgressKey(r.Key) {
+		return "", false
+	}
+	p, err := fence.DecodeProgress(r.Value)
+	if err != nil {
+		return "", false
+	}
+	told = "progress record"
+	if c.Values == None {
+		return told, true
+	}
+	for _, in := range p.Inputs {
+		told += fmt.Sprintf("  next offset of %s: %d", escaped(in.Topic), in.Next)
+	}
+	return told, true
 }
 
 func place(r *kgo.Record) string { return fmt.Sprintf("%d/%d", r.Partition, r.Offset) }
@@ -110,7 +142,7 @@ func (w *widths) by(text string) int {
 
 func (w *widths) fit(e wire.Entry, by author) {
 	w.where(place(e.Record))
-	w.by(by.String())
+	w.by(by.short())
 }
 
 // text shows bytes on a terminal.

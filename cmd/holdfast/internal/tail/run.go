@@ -31,6 +31,8 @@ type tailer struct {
 	Config
 	out     *bufio.Writer
 	names   names
+	named   []author       // producers with a transactional id, in the order in which they came
+	met     map[int64]bool // their producer ids
 	widths  widths
 	held    []line // until the widths of the columns are known
 	aligned bool   // and they are
@@ -102,7 +104,8 @@ func (c *count) settle() {
 // ctx ends, which is then no error. Errors are *RangeError, stream.ErrTopic, stream.ErrUnreachable and
 // those of wire.Log.View.
 func Run(ctx context.Context, c Config) error {
-	t := &tailer{Config: c, out: bufio.NewWriter(c.Out), names: names{client: c.Client, patience: c.Patience, unknown: map[int64]bool{}}}
+	t := &tailer{Config: c, out: bufio.NewWriter(c.Out), met: map[int64]bool{},
+		names: names{client: c.Client, patience: c.Patience, unknown: map[int64]bool{}}}
 	for _, n := range c.Partitions {
 		p, err := t.place(ctx, wire.Log{Client: c.Client, Topic: c.Topic, Partition: n})
 		if err != nil {

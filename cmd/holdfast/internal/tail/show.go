@@ -22,6 +22,7 @@ func (t *tailer) show(ctx context.Context, p *part, e wire.Entry) error {
 	if r.Attrs.IsTransactional() {
 		by.id = t.names.of(ctx, r.ProducerID, r.Offset >= p.ends.highWatermark)
 	}
+	t.meet(by)
 	if err := t.print(e, by); err != nil {
 		return fmt.Errorf("print offset %d: %w", r.Offset, err)
 	}
@@ -29,6 +30,19 @@ func (t *tailer) show(ctx context.Context, p *part, e wire.Entry) error {
 		return errLimit
 	}
 	return nil
+}
+
+// meet keeps each producer with a transactional id for the legend. A follower, whose end may be far,
+// is told at once.
+func (t *tailer) meet(by author) {
+	if by.id == "" || t.met[by.pid] {
+		return
+	}
+	t.met[by.pid] = true
+	t.named = append(t.named, by)
+	if t.Follow && !t.JSON {
+		t.Note(by.legend())
+	}
 }
 
 // line is an entry that is to be printed.

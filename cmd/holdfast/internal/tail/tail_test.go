@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -108,6 +109,40 @@ func TestTextIsSafe(t *testing.T) {
 	}
 	if got := (author{pid: -1}).String(); got != "-" {
 		t.Errorf("no producer is %s", got)
+	}
+}
+
+// Holdfast's progress records are told in words, and only they: no other record with that key is hidden,
+// and no bytes that were asked for.
+func TestProgressIsToldInWords(t *testing.T) {
+	t.Parallel()
+	key, value, err := fence.Progress{Inputs: []fence.InputProgress{{Topic: "orders", Next: 42}}, Group: "g"}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name       string
+		keys, vals Format
+		value      []byte
+		has, lacks string
+	}{
+		{"text", Text, Text, value, "  progress record  next offset of orders: 42", "x00"},
+		{"without values", Text, None, value, "  progress record", "orders"},
+		{"values in hex", Text, Hex, value, `"\x00progress"  0x01`, "record"},
+		{"keys in hex", Hex, Text, value, "0x0070726f", "record"},
+		{"without keys", None, Text, value, `\x01`, "record"},
+		{"somebody else's", Text, Text, []byte("mine"), `"\x00progress"  "mine"`, "record"},
+		{"no value", Text, Text, nil, `"\x00progress"  null`, "record"},
+	} {
+		conf := Config{Keys: c.keys, Values: c.vals}
+		e := wire.Entry{Status: wire.StatusCommitted, Record: &kgo.Record{Key: key, Value: c.value, ProducerID: 7}}
+		got := conf.textLine(e, author{id: "holdfast-12-ledger-payments-0", pid: 7, term: 3}, &widths{})
+		if !strings.Contains(got, c.has) || strings.Contains(got, c.lacks) {
+			t.Errorf("%s: got %s, want %q in it and no %q", c.name, got, c.has, c.lacks)
+		}
+		if !strings.Contains(got, "  pid 7 epoch 3  ") || strings.Contains(got, "ledger") {
+			t.Errorf("%s: the line does not have the producer id alone: %s", c.name, got)
+		}
 	}
 }
 
