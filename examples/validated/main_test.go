@@ -17,8 +17,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestOutput runs the program and compares what it prints with testdata/output.txt, which its README
-// shows.
+// TestOutput runs the program and compares what it prints with testdata/output.txt.
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile("testdata/output.txt")
