@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -66,4 +67,33 @@ func TestUnstableOffsetIsTakenOverAgain(t *testing.T) {
 			t.Errorf("%d takeovers in %v, want 3 in %v", r.opens, took, 2*unstableFor)
 		}
 	})
+}
+
+// The brokers are restarted one by one, which takes minutes. What is met for a moment after it is no
+// fault that has lasted for minutes (I7).
+func TestTakeoverAfterALongFault(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]error{"unstable offset": kerr.UnstableOffsetCommit, "topic id not known yet": kerr.UnknownTopicID} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRecorder()
+				r.fail = func(step wire.Step, _ int) error {
+					switch {
+					case step != wire.StepInit:
+					case r.opens == 1: // as a client that is told of a concurrent transaction asks again
+						time.Sleep(unstableLimit)
+						r.offsetErr = fault
+					default:
+						r.offsetErr = nil
+					}
+					return nil
+				}
+				fakeWriter(t, r, newFakeSession().grant(), 3)
+				if r.opens != 2 {
+					t.Errorf("%d takeovers, want 2", r.opens)
+				}
+			})
+		})
+	}
 }
