@@ -191,7 +191,8 @@ func TestOutcomeOnTheWire(t *testing.T) {
 		{kmsg.TxnOffsetCommit, kerr.UnknownMemberID, stream.ErrOwnershipLost, false},
 		{kmsg.TxnOffsetCommit, kerr.StaleMemberEpoch, stream.ErrOwnershipLost, false},
 		{kmsg.TxnOffsetCommit, kerr.FencedInstanceID, stream.ErrOwnershipLost, false},
-		{kmsg.TxnOffsetCommit, kerr.UnknownTopicID, stream.ErrInputChanged, false},
+		{kmsg.TxnOffsetCommit, kerr.UnknownTopicID, nil, false}, // by a coordinator that has not heard of the topic yet
+		{kmsg.TxnOffsetCommit, kerr.InconsistentTopicID, stream.ErrInputChanged, false},
 		{kmsg.TxnOffsetCommit, kerr.GroupAuthorizationFailed, stream.ErrNotAuthorized, false},
 		{kmsg.EndTxn, kerr.ProducerFenced, nil, true},
 		{kmsg.EndTxn, kerr.InvalidTxnState, nil, true},

@@ -32,7 +32,7 @@ func (w *Writer) find(ctx context.Context, b *batch, suspects []int) (found, err
 		if err == nil {
 			continue
 		}
-		if c, _ := classify(err); c != classRecord {
+		if c, _ := classify(err); c != classRecord || w.absentYet(err) {
 			return found{}, err
 		}
 		if len(refused) == 1 {
@@ -95,7 +95,7 @@ func (w *Writer) suspect(ctx context.Context, b *batch, suspects []int) error {
 	began := time.Now()
 	f, err := w.find(ctx, b, suspects)
 	if err != nil {
-		if c, _ := classify(err); c == classRecord { // of a take-over, which no record can be the cause of
+		if c, _ := classify(err); c == classRecord && !isAbsent(err) { // of a take-over, which no record can be the cause of
 			return stream.NewError("commit", err).At(w.c.Input, b.next.Next)
 		}
 		return w.react(ctx, b, err)

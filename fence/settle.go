@@ -57,7 +57,7 @@ func (w *Writer) committed(b *batch, at int64) {
 	if b.next.Next < w.known.next && !w.rewinds {
 		panic(fmt.Sprintf("fence: the committed offset of %s would fall from %d to %d", w.c.Input, w.known.next, b.next.Next))
 	}
-	w.rewinds = false
+	w.rewinds, w.absent = false, time.Time{}
 	w.sequence = b.witness.sequence
 	w.known.next, w.known.offset, w.known.progress = b.next.Next, b.witness, b.witness
 	if at >= 0 {
@@ -183,6 +183,12 @@ func (w *Writer) effects(b *batch) ([]stream.Message, error) {
 // react decides what follows from err: nil, and b goes again, or the error that its waiters get.
 func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 	c, hint := classify(err)
+	switch {
+	case (c == classRecord || c == classInput) && w.absentYet(err):
+		c = classAbort
+	case c != classRecord && c != classInput:
+		w.absent = time.Time{}
+	}
 	w.refused(b, c, err)
 	switch c {
 	case classUnknown:

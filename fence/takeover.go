@@ -112,13 +112,14 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 	stopClosed := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
 	defer stopClosed()
 	began := time.Now()
+	var same sameFault
 	for attempt := 0; ; attempt++ {
 		found, err := w.firstOnce(ctx)
 		if err == nil {
 			return found, nil
 		}
 		w.dispose()
-		if err := w.lasting(err, time.Since(began)); err != nil {
+		if err := w.lasting(err, time.Since(began), same.since(err)); err != nil {
 			return Committed{}, err
 		}
 		c, hint := classify(err)
@@ -141,19 +142,47 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 	}
 }
 
-// lasting is the error of a takeover whose fault has lasted for so long that it will not pass by itself;
-// nil while it may.
-func (w *Writer) lasting(err error, tried time.Duration) error {
-	strange := errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.InconsistentTopicID)
+// sameFault counts for how long a takeover has met nothing but one of the faults that have a limit of
+// their own. The time of other faults before it does not count:
+//
+//  1. The coordinator is away for three minutes, in a restart of the brokers one by one.
+//  2. It comes back, and what it commits last is not readable yet: the offset is unstable for a moment.
+//  3. Counted from the beginning, that would be a transaction that hangs for three minutes.
+type sameFault struct {
+	fault error // zero: none of them
+	began time.Time
+}
+
+func (s *sameFault) since(err error) time.Duration {
+	var fault error
 	switch {
-	case errors.Is(err, kerr.UnstableOffsetCommit) && tried >= unstableLimit:
+	case errors.Is(err, kerr.UnstableOffsetCommit):
+		fault = kerr.UnstableOffsetCommit
+	case isStrangeID(err):
+		fault = kerr.UnknownTopicID
+	}
+	if fault != s.fault {
+		s.fault, s.began = fault, time.Now()
+	}
+	return time.Since(s.began)
+}
+
+func isStrangeID(err error) bool {
+	return errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.InconsistentTopicID)
+}
+
+// lasting is the error of a takeover whose fault has lasted for so long that it will not pass by itself;
+// nil while it may. tried is the time of all attempts, same that since this fault is met.
+func (w *Writer) lasting(err error, tried, same time.Duration) error {
+	switch {
+	case errors.Is(err, kerr.UnstableOffsetCommit) && same >= unstableLimit:
 		return w.hanging(err)
-	case strange && tried >= strangeIDLimit:
+	case isStrangeID(err) && same >= strangeIDLimit:
 		e := stream.NewError("take over", fmt.Errorf("the input topic is not the one that the component started with: %w: %w", stream.ErrInputChanged, err)).
 			At(w.c.Input, -1).Hinted("it was deleted and made again: start again to see what the offsets and the progress say of it")
 		e.Group, e.TransactionalID = w.c.Group, w.id
 		return e
-	case tried >= w.limit && !errors.Is(err, kerr.UnstableOffsetCommit):
+	case tried >= w.limit && !errors.Is(err, kerr.UnstableOffsetCommit) && !isStrangeID(err):
 		if c, _ := classify(err); c != classTransient && c != classFence && c != classAbort {
 			return nil // it has an error of its own
 		}

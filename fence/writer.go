@@ -65,8 +65,9 @@ type turnState struct {
 	known    known
 	sequence uint64 // of the last known commit of this ownership
 	pacer    *pacer
-	fences   int  // producer fences since the last commit
-	rewinds  bool // the next commit may lie below the last one
+	fences   int       // producer fences since the last commit
+	rewinds  bool      // the next commit may lie below the last one
+	absent   time.Time // since when a topic is unknown to the brokers, zero: none is
 }
 
 // waiter is one call that waits for its transaction.

@@ -72,6 +72,11 @@ func toKafka(m stream.Message) *kgo.Record {
 	return r
 }
 
+// unknownTopicRetries is how often a broker may say that an output topic does not exist before that is
+// taken for the truth: with a tenth of a second between, some 15 s. One that has just started, or that
+// has not heard yet of a topic that was just made, says so of a topic that is there.
+const unknownTopicRetries = 150
+
 func (o *outputs) open() (*kgo.Client, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,6 +87,7 @@ func (o *outputs) open() (*kgo.Client, error) {
 		// The client counts a delivery timeout from the timestamp of a record, which a letter has from its
 		// old input record.
 		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0), kgo.RecordDeliveryTimeout(0),
+			kgo.UnknownTopicRetries(unknownTopicRetries),
 			kgo.RecordPartitioner(wire.Partitioner{Fixed: o.fixed}),
 			kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return batchBytes(o.described[topic].MaxRecordBytes) }))
 		if err != nil {
