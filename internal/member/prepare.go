@@ -265,10 +265,29 @@ func (w *worker) checkFoldVersion(p *fence.Progress) error {
 	return nil
 }
 
+// inputPatience is for how long the cluster has to say that the input does not exist before that is
+// believed: a broker that has just started has not caught up with the topics yet.
+const inputPatience = 10 * time.Second
+
+// inputFacts asks for the facts of the input as it is.
+func (w *worker) inputFacts(ctx context.Context) (wire.Facts, error) {
+	for began := time.Now(); ; {
+		facts, err := wire.TopicFacts(ctx, w.m.admin, w.own.Partition().Topic)
+		if err != nil || facts.Exists || time.Since(began) >= inputPatience {
+			return facts, err
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return facts, context.Cause(ctx)
+		}
+	}
+}
+
 // checkInput makes sure that the input is the log that the state was folded from (R21): applied
 // offsets of another log would have records skipped that were never folded.
 func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
-	facts, err := wire.TopicFacts(ctx, w.m.admin, w.own.Partition().Topic)
+	facts, err := w.inputFacts(ctx)
 	if err != nil {
 		return err
 	}

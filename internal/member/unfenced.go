@@ -32,7 +32,7 @@ func (m *Member) openStore(ctx context.Context, w *worker) (store, fence.Committ
 	if m.cfg.Fenced {
 		return m.openFenced(ctx, w)
 	}
-	opts := []kgo.Opt{kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner())}
+	opts := []kgo.Opt{kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(unknownTopicRetries)}
 	if limit := m.cfg.Snapshots.MaxMessageBytes; limit > 0 { // the client's own limit may be lower than the topic's
 		opts = append(opts, kgo.ProducerBatchMaxBytes(int32(min(max(limit, 512), 100<<20))))
 	}

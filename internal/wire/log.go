@@ -36,9 +36,10 @@ const (
 	retryMax = time.Second
 )
 
-// gonePatience is how often in a row the cluster has to say that a topic does not exist before it
-// is believed: a broker that has just started answers from metadata that it has not caught up with.
-const gonePatience = 5
+// gonePatience is for how long the cluster has to say that a topic does not exist before it is
+// believed: a broker that has just started answers from metadata that it has not caught up with, and
+// one that leads a partition of a topic made a moment ago may not have heard of it.
+const gonePatience = 10 * time.Second
 
 // leader is where a partition is led, as the metadata told.
 type leader struct {
@@ -95,8 +96,8 @@ func (l Log) lookup(ctx context.Context, fresh bool) (leader, error) {
 // retry runs attempt until it succeeds, fails for good or ctx ends. Attempts are told the leader;
 // it is looked up again after each failure, because most failures that pass mean that it moved.
 func (l Log) retry(ctx context.Context, op string, known *leader, onRetry func(error), attempt func(leader) error) error {
-	var gone int
-	fresh := false // the first lookup may come from the cache; a failure shows that it may be stale
+	var gone time.Time // since when it is, zero: it is not
+	fresh := false     // the first lookup may come from the cache; a failure shows that it may be stale
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		var err error
 		if known.broker < 0 {
@@ -113,11 +114,13 @@ func (l Log) retry(ctx context.Context, op string, known *leader, onRetry func(e
 		}
 		known.broker, fresh = -1, true
 		if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, errUnknownPartition) {
-			gone++
+			if gone.IsZero() {
+				gone = time.Now()
+			}
 		} else {
-			gone = 0
+			gone = time.Time{}
 		}
-		if gone >= gonePatience || fatal(err) {
+		if !gone.IsZero() && time.Since(gone) >= gonePatience || fatal(err) {
 			return l.named(op, err)
 		}
 		if ctx.Err() == nil && onRetry != nil {
