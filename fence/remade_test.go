@@ -1,0 +1,52 @@
+package fence
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// I2: the states of a partition are in one topic. Where that was deleted and made again under a writer,
+// the writer does not go on in the empty one: only the keys that are written again would be in it.
+//
+//  1. The keys a and b are committed.
+//  2. The topic is deleted and made again. The writer takes over, for a passing fault.
+//  3. Offset and newest progress record are as known, for there is no newer one: the key a is written.
+//  4. The next owner finds a, and a progress record that agrees with the offset. The key b is lost.
+func TestWriterDoesNotGoOnInATopicThatWasMadeAgain(t *testing.T) {
+	t.Parallel()
+	cluster, p := fakeCluster(t)
+	ctx, admin := testContext(t), kadm.NewClient(testClient(t, p.k))
+	m := join(t, p, Session{})
+	conf := p.config(t, m.granted(t))
+	var once sync.Once
+	conf.Hooks = []stream.Hooks{{Refused: func(stream.Refused) { // before the takeover that follows
+		once.Do(func() {
+			if _, err := admin.DeleteTopics(ctx, p.progress); err != nil {
+				t.Error(err)
+			}
+			if _, err := admin.CreateTopic(ctx, 1, 1, nil, p.progress); err != nil {
+				t.Error(err)
+			}
+		})
+	}}}
+	w, _ := openWriter(t, conf)
+	if err := w.Commit(ctx, Offset{1, -1}, put("a", "1"), put("b", "1")); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.ProducerFenced})
+	err := w.Commit(ctx, Offset{2, -1}, put("a", "2"))
+	if !errors.Is(err, stream.ErrTruncated) {
+		t.Errorf("commit: %v, want ErrTruncated", err)
+	}
+	if state, _, _ := p.restored(t, 0); len(state) > 0 {
+		t.Errorf("the topic that was made again has %v", state)
+	}
+}
