@@ -74,7 +74,7 @@ func (w *Writer) probe(ctx context.Context, b *batch, ms []stream.Message, part 
 	defer cancel()
 	_, _, errs := w.producer.produce(bounded, sent, false)
 	all := &produceError{make([]error, len(ms))}
-	for i, e := range errs {
+	for i, e := range culprits(errs) {
 		if e != nil {
 			refused = append(refused, part[i])
 			all.errs[part[i]] = e

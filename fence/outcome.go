@@ -155,6 +155,9 @@ func classify(err error) (class, string) {
 	if errors.Is(err, stream.ErrConfig) || errors.Is(err, stream.ErrReservedOption) {
 		return classFatal, "correct the configuration" // the client cannot even be made
 	}
+	if errors.Is(err, stream.ErrTruncated) { // of a read-back
+		return classFatal, "the progress topic was made again or has lost records: start again, to see what the start policy makes of it"
+	}
 	code, ok := errors.AsType[*kerr.Error](err)
 	if !ok {
 		// Errors that the client makes itself. None of them is about one record or the group: a

@@ -324,7 +324,8 @@ func (t *txn) close() {
 
 // progress scans the progress partition up to the high watermark. A transaction of a stale owner
 // that is still open would hold the scan up: the wait is bounded, and the id is then taken over
-// again.
+// again. A partition that ends before what was acknowledged is ErrTruncated: the topic was made again, or
+// lost records, and the states that are not written again would be lost with it.
 func (t *txn) progress(ctx context.Context, from int64) (found *Progress, at int64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, unstableFor, errors.New("an open transaction holds up the read-back"))
 	defer cancel()
@@ -332,6 +333,9 @@ func (t *txn) progress(ctx context.Context, from int64) (found *Progress, at int
 	_, end, _, err := log.Ends(ctx)
 	if err != nil {
 		return nil, from, err
+	}
+	if end < from { // else what is read there would say that nobody has committed since
+		return nil, from, fmt.Errorf("%s ends at %d, and had a progress record at %d: %w", t.c.Progress, end, from-1, stream.ErrTruncated)
 	}
 	at = from - 1
 	_, err = log.Read(ctx, wire.ReadOptions{From: from, To: end, Committed: true}, func(r *kgo.Record) error {

@@ -392,6 +392,9 @@ func (w *Writer) takeOutOne(b *batch, i int, cause error) error {
 	q, at := b.owner(i)
 	if q == nil { // the progress record itself
 		e := stream.NewError("commit", errors.Join(stream.ErrTopic, cause)).At(w.c.Progress, -1)
+		if isAbsent(cause) {
+			return w.stop(b, e.Hinted("the topic is missing, or was made again: start again, to see what the start policy makes of it"))
+		}
 		return w.stop(b, e.Hinted("the topic takes no record of 200 bytes: look at its max.message.bytes and cleanup.policy"))
 	}
 	var step *wire.StepError

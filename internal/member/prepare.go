@@ -222,6 +222,7 @@ func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
 	if err := w.store.Rebuild(ctx, w.incarnation, fence.Offset{Next: first, LeaderEpoch: -1}); err != nil {
 		return 0, err
 	}
+	w.m.forget(w.own.Partition(), w.committed.Next) // what another owner may have made of them is void as well
 	w.committed.Next = first
 	f.progress = nil
 	return first, w.ready(f, first)
