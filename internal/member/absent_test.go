@@ -57,3 +57,18 @@ func TestTopicIsUnknownForAMoment(t *testing.T) {
 		}
 	}
 }
+
+// The leader of an input partition does not know the topic's id yet, which the client tells after a few
+// answers: the topic is the one that it was, and the flow goes on.
+func TestInputIDIsUnknownForAMoment(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.produce("k", 5)
+	handle := p.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: input, Err: kerr.UnknownTopicID, Count: 8})
+	if err := until(p, p.config(), 5); err != nil {
+		t.Fatal(err)
+	}
+	if n := handle.Hits(); n != 8 {
+		t.Errorf("%d fetches were refused, want 8", n)
+	}
+}
