@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,8 +22,13 @@ func (m *Member) fetchError(topic string, partition int32, err error) {
 	}
 	p := stream.Partition{Topic: topic, Partition: partition}
 	if final := m.finalFetchError(p, err); final != nil {
-		if w := m.worker(p); w != nil {
+		w := m.worker(p)
+		if w != nil {
 			m.pause(w) // the client would repeat the error with every fetch
+		}
+		if w != nil && errors.Is(final, stream.ErrInputChanged) {
+			m.wg.Go(func() { m.confirm(w, final) })
+			return
 		}
 		m.fail(final)
 		return
@@ -32,6 +38,26 @@ func (m *Member) fetchError(topic string, partition int32, err error) {
 		log = log.With("partition", p.String())
 	}
 	log.Warn("fetch is tried again", "error", err)
+}
+
+// confirm stops the member with an error that says that the input is another topic, if it is one. Where
+// it is the same, the leader of the partition has not heard of it yet, and fetching goes on.
+func (m *Member) confirm(w *worker, changed error) {
+	topic := w.own.Partition().Topic
+	facts, err := w.inputFacts(w.ctx)
+	switch {
+	case w.ctx.Err() != nil:
+		return
+	case err == nil && (!facts.Exists || facts.ID != m.input(topic).ID):
+		m.fail(changed)
+		return
+	}
+	w.log.Warn("fetch is tried again: the leader does not know the topic id", "error", errors.Join(changed, err))
+	select {
+	case <-time.After(500 * time.Millisecond):
+		m.post(func() { m.resume(w) })
+	case <-w.ctx.Done():
+	}
 }
 
 func (m *Member) finalFetchError(p stream.Partition, err error) error {
