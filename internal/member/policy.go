@@ -67,7 +67,8 @@ func (w *worker) deadLetter(r stream.Record, failure *stream.RecordError) (bool,
 		e.Key, e.Group = r.Key, w.m.cfg.Session.Group
 		return false, &stopError{e}
 	}
-	if w.m.firstLetter(p, r.Offset) {
+	first := w.m.firstLetter(p, r.Offset)
+	if first {
 		if err := w.m.cfg.Breaker.Allow(time.Now()); err != nil {
 			return stop(errors.Join(err, failure.Err), "find what makes so many records fail, or raise DeadLetters.MaxPerMinute")
 		}
@@ -80,9 +81,11 @@ func (w *worker) deadLetter(r stream.Record, failure *stream.RecordError) (bool,
 		return stop(fmt.Errorf("the letter has %d bytes, topic %s takes %d: %w", size, letter.Topic, limit, stream.ErrTooLarge),
 			"raise max.message.bytes of the dead-letter topic above that of the input by some KiB for the headers")
 	}
-	call(w.m.hooks, func(h stream.Hooks) func(stream.DeadLettered) { return h.DeadLettered }, stream.DeadLettered{
-		Partition: p, Offset: r.Offset, Topic: letter.Topic, Attempt: failure.Attempt, Err: failure.Err,
-	})
+	if first || !w.m.cfg.Whole { // with whole batches the one before it went back, and this is the same one
+		call(w.m.hooks, func(h stream.Hooks) func(stream.DeadLettered) { return h.DeadLettered }, stream.DeadLettered{
+			Partition: p, Offset: r.Offset, Topic: letter.Topic, Attempt: failure.Attempt, Err: failure.Err,
+		})
+	}
 	if w.m.cfg.Whole {
 		w.engine.DeadLetter(r, letter)
 	} else {

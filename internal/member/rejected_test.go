@@ -118,3 +118,25 @@ func TestOnlyTheRecordAtFaultIsRejected(t *testing.T) {
 		}
 	}
 }
+
+// A letter that goes back with its batch is handed over again, and there is one of it in the end: the
+// hook tells of it once.
+func TestLetterThatGoesBackIsToldOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.values("a", "1", "b", "-1", "c", "1", "d", "-1", "a", "1")
+	c, _ := p.rejecting(&dlq.Policy{Topic: "dead"}, stream.DeadLetter)
+	var mu sync.Mutex
+	told := map[int64]int{}
+	c.Hooks = append(c.Hooks, holdfast.Hooks{DeadLettered: func(e stream.DeadLettered) {
+		mu.Lock()
+		defer mu.Unlock()
+		told[e.Offset]++
+	}})
+	if err := until(p, c, 5); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 2 || told[1] != 1 || told[3] != 1 {
+		t.Errorf("letters told by offset: %v, want 1 and 3 once each", told)
+	}
+}
