@@ -55,10 +55,9 @@ func Inspect(ctx context.Context, job Job, create bool) (Found, error) {
 func (i *inspection) features(ctx context.Context) error {
 	features, err := wire.LookupFeatures(ctx, i.client)
 	i.found.Features = features
-	least := max(i.MinTxnOffsetCommit, fencingOffsetCommit)
-	if err == nil && i.Transactional && features.TxnOffsetCommit < least {
-		err = stream.NewError("check brokers", fmt.Errorf("a broker speaks TxnOffsetCommit only up to version %d, %s: %w",
-			features.TxnOffsetCommit, lacking(features.TxnOffsetCommit, least), stream.ErrBrokerTooOld)).
+	if err == nil && i.Transactional && features.TxnOffsetCommit < fencingOffsetCommit {
+		err = stream.NewError("check brokers", fmt.Errorf("a broker speaks TxnOffsetCommit only up to version %d, which carries no generation: %w",
+			features.TxnOffsetCommit, stream.ErrBrokerTooOld)).
 			Hinted("use Kafka 2.5 or newer (4.0 or newer for the full claim)")
 	}
 	if err == nil && i.Claims != nil {
@@ -86,11 +85,4 @@ func (i *inspection) timeout(ctx context.Context) error {
 				limit, i.TransactionTimeout.Milliseconds())
 	}
 	return i.found.note("transaction timeout", fmt.Sprintf("%v, the brokers allow %v", i.TransactionTimeout, limit), err)
-}
-
-func lacking(version, least int16) string {
-	if version < fencingOffsetCommit {
-		return "which carries no generation"
-	}
-	return fmt.Sprintf("and version %d is needed", least)
 }

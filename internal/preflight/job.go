@@ -27,9 +27,6 @@ type Job struct {
 	// Transactional demands brokers whose commit of an offset in a transaction is checked against the
 	// generation of the member.
 	Transactional bool
-	// MinTxnOffsetCommit is the least version of TxnOffsetCommit for that. 0: the first that carries
-	// the generation.
-	MinTxnOffsetCommit int16
 	// TransactionTimeout is what the producers will ask for. 0: it is not compared with the brokers'
 	// maximum.
 	TransactionTimeout time.Duration
@@ -55,15 +52,6 @@ type Found struct {
 	Outputs  map[string]wire.Facts // by topic, the dead letters' included
 	Features wire.Features
 	Report   claim.Report
-}
-
-// MaxOutputBytes is the largest max.message.bytes of the outputs; 0: there are none.
-func (f Found) MaxOutputBytes() int {
-	largest := 0
-	for _, o := range f.Outputs {
-		largest = max(largest, o.MaxMessageBytes)
-	}
-	return largest
 }
 
 // partitions of all inputs together.

@@ -47,7 +47,7 @@ func TestKafkaPipe(t *testing.T) {
 		if len(found.Inputs) != 2 || found.Inputs[0].Topic != a || found.Inputs[1].Partitions != 2 || found.Features.Brokers != 1 {
 			t.Errorf("inputs %+v, features %+v", found.Inputs, found.Features)
 		}
-		if found.Outputs[out].MaxMessageBytes != 2000000 || found.Outputs[dead].MaxMessageBytes != 3000000 || found.MaxOutputBytes() != 3000000 {
+		if found.Outputs[out].MaxMessageBytes != 2000000 || found.Outputs[dead].MaxMessageBytes != 3000000 {
 			t.Errorf("outputs %+v", found.Outputs)
 		}
 	}

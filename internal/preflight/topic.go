@@ -71,7 +71,7 @@ func (i *inspection) output(ctx context.Context, role, topic string) error {
 		err = i.samePartitions(role, facts)
 	case letters && strings.Contains(facts.CleanupPolicy, "compact"):
 		err = i.unusable(topic, "the dead-letter topic has cleanup.policy %s: of two letters with one key compaction removes the first", facts.CleanupPolicy).
-			Hinted("kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config cleanup.policy=delete", wire.Bootstrap(i.client), topic)
+			Hinted("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config cleanup.policy=delete", wire.Bootstrap(i.client), topic)
 	}
 	err = i.found.noteTopic(role+" topic "+topic, facts, err)
 	if err == nil && letters {

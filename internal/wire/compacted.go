@@ -20,13 +20,6 @@ type Compacted struct {
 	Field string
 }
 
-// CheckSnapshotTopic is Compacted.Check for the snapshot topic of a flow.
-func CheckSnapshotTopic(ctx context.Context, cl *kgo.Client, topic string, partitions int32, create *TopicConfig) (Facts, error) {
-	return Compacted{
-		Component: "flow", Role: "snapshot", Topic: topic, Partitions: partitions, Inputs: 1, Create: create, Field: "Snapshots.Create",
-	}.Check(ctx, cl)
-}
-
 // Check makes sure that the topic exists, has as many partitions as it needs, and is compacted and
 // nothing else. If it is missing and Create is not nil, it is created first; losing that race to
 // another process is fine. Faults are stream.ErrTopic with the command that mends them.

@@ -36,7 +36,7 @@ func TestKafkaSnapshotTopicChecks(t *testing.T) {
 			if tc.partitions > 0 {
 				k.CreateTopic(t, topic, tc.partitions, map[string]string{"cleanup.policy": tc.policy, "delete.retention.ms": "60000"})
 			}
-			f, err := CheckSnapshotTopic(within(t, time.Minute), cl, topic, 4, nil)
+			f, err := checkSnapshotTopic(within(t, time.Minute), cl, topic, 4, nil)
 			if tc.want == nil {
 				if err != nil {
 					t.Fatal(err)
@@ -68,7 +68,7 @@ func TestKafkaSnapshotTopicIsCreatedOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
-			_, errs[i] = CheckSnapshotTopic(within(t, time.Minute), cl, topic, 3, &TopicConfig{Replicas: 1, MinISR: 1,
+			_, errs[i] = checkSnapshotTopic(within(t, time.Minute), cl, topic, 3, &TopicConfig{Replicas: 1, MinISR: 1,
 				Configs: map[string]string{"max.message.bytes": "2000000", "cleanup.policy": "delete"}})
 		})
 	}
@@ -76,11 +76,11 @@ func TestKafkaSnapshotTopicIsCreatedOnce(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	f, err := CheckSnapshotTopic(within(t, time.Minute), cl, topic, 3, nil)
+	f, err := checkSnapshotTopic(within(t, time.Minute), cl, topic, 3, nil)
 	if err != nil || f.MaxMessageBytes != 2000000 {
 		t.Errorf("facts %+v, %v", f, err)
 	}
-	_, err = CheckSnapshotTopic(within(t, time.Minute), cl, kafkatest.UniqueName("impossible"), 3, &TopicConfig{Replicas: 9})
+	_, err = checkSnapshotTopic(within(t, time.Minute), cl, kafkatest.UniqueName("impossible"), 3, &TopicConfig{Replicas: 9})
 	if !errors.Is(err, stream.ErrTopic) || !strings.Contains(err.Error(), "--replication-factor 9 --config cleanup.policy=compact") {
 		t.Errorf("more replicas than brokers: got %v, want ErrTopic with the command", err)
 	}
@@ -145,7 +145,7 @@ func TestKafkaMissingPermissionsAreNamed(t *testing.T) {
 		return err
 	}
 	check := func() error {
-		_, err := CheckSnapshotTopic(within(t, time.Minute), user, topic, 1, nil)
+		_, err := checkSnapshotTopic(within(t, time.Minute), user, topic, 1, nil)
 		return err
 	}
 	refused := func(what string, err error, want string) {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -49,8 +50,15 @@ func TestEmbeddedBroker(t *testing.T) {
 	if keys, position := readKeys(t, l, ReadOptions{To: end, Committed: true}); strings.Join(keys, " ") != "a b d" || position != end {
 		t.Errorf("after the leader moved: got %q up to %d, want a b d up to %d", keys, position, end)
 	}
-	f, err := CheckSnapshotTopic(within(t, time.Minute), l.Client, "compacted", 2, &TopicConfig{Replicas: 1})
+	f, err := checkSnapshotTopic(within(t, time.Minute), l.Client, "compacted", 2, &TopicConfig{Replicas: 1})
 	if err != nil || f.Partitions != 2 || f.CleanupPolicy != "compact" {
 		t.Errorf("facts %+v, %v", f, err)
 	}
+}
+
+// checkSnapshotTopic is Compacted.Check for the snapshot topic of a flow.
+func checkSnapshotTopic(ctx context.Context, cl *kgo.Client, topic string, partitions int32, create *TopicConfig) (Facts, error) {
+	return Compacted{
+		Component: "flow", Role: "snapshot", Topic: topic, Partitions: partitions, Inputs: 1, Create: create, Field: "Snapshots.Create",
+	}.Check(ctx, cl)
 }
