@@ -20,7 +20,8 @@ type member struct {
 	b       *bench
 	name    string
 	tap     *wiretap.Cluster
-	refused atomic.Int32 // commits that a broker has refused
+	refused atomic.Int32  // commits that a broker has refused
+	refusal chan struct{} // has something after a refusal
 	proc    *kafkatest.Process
 	ending  *atomic.Bool // whether the process may end
 }
@@ -50,10 +51,14 @@ func (b *bench) newMember(name string) *member {
 			b.t.Error(err)
 		}
 	})
-	m := &member{b: b, name: name, tap: tap}
+	m := &member{b: b, name: name, tap: tap, refusal: make(chan struct{}, 1)}
 	tap.OnResponse(func(_ wiretap.Request, resp kmsg.Response) {
 		if end, ok := resp.(*kmsg.EndTxnResponse); ok && end.ErrorCode != 0 {
 			m.refused.Add(1)
+			select {
+			case m.refusal <- struct{}{}:
+			default:
+			}
 		}
 	}, kmsg.EndTxn)
 	tap.OnRequest(func(r wiretap.Request) {
