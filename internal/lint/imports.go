@@ -58,7 +58,7 @@ var allowed = []allowance{
 	{dir: "internal/kafkatest/copier", ours: []string{"internal/kafkatest"}},
 	{
 		dir:    "internal/trial",
-		ours:   append(slices.Clone(pipeOurs), "pipe", "holdfasttest", "internal/kafkatest", "internal/wiretap"),
+		ours:   append(slices.Clone(pipeOurs), "pipe", "holdfasttest", "internal/kafkatest", "internal/kafkatest/copier", "internal/wiretap"),
 		theirs: client,
 	},
 	{dir: "internal/acceptance"},

@@ -92,14 +92,25 @@ func (l *eventLog) follow(tb testing.TB, m *Member, life *life) {
 		if err != nil {
 			return // the test has ended
 		}
-		var e Event
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			l.add(Event{Member: m.Name, Life: life.number, Kind: "?"}, fmt.Errorf("%s says %q: %w", life.name, line, err))
-			return
+		events, err := m.parse(line)
+		if err != nil {
+			events = []Event{{At: time.Now(), Kind: "?"}}
+			err = fmt.Errorf("%s says %q: %w", life.name, line, err)
 		}
-		e.Member, e.Life = m.Name, life.number
-		l.add(e, nil)
+		for _, e := range events {
+			e.Member, e.Life = m.Name, life.number
+			l.add(e, err)
+		}
 	}
+}
+
+func (m *Member) parse(line string) ([]Event, error) {
+	if m.java {
+		return javaEvents(line)
+	}
+	var e Event
+	err := json.Unmarshal([]byte(line), &e)
+	return []Event{e}, err
 }
 
 // Mark is a place in what the processes have told, to wait for what comes after it.

@@ -23,6 +23,7 @@ type Member struct {
 	Refusals *wiretap.Refusals // what brokers have refused of all its processes
 
 	f          *Field
+	java       bool // a member of Kafka's own client, which has no proxies
 	lives      []*life
 	exits      atomic.Int32
 	generation atomic.Int32
@@ -84,6 +85,21 @@ func (m *Member) Generation() int32 { return m.generation.Load() }
 // OutsideCommits is how many requests of the member have committed an offset outside a transaction.
 func (m *Member) OutsideCommits() int { return int(m.outside.Load()) }
 
+// PartitionOf returns the input partition that a request to end a transaction is about.
+func (m *Member) PartitionOf(r wiretap.Request) int32 {
+	m.f.TB.Helper()
+	req, err := r.Decoded()
+	m.must(err)
+	end, ok := req.(*kmsg.EndTxnRequest)
+	for p := range m.f.Partitions {
+		if ok && end.TransactionalID == m.f.TransactionalID(p) {
+			return p
+		}
+	}
+	m.f.TB.Fatalf("%s sends %s, which is about no partition", m.Name, r.Name())
+	return -1
+}
+
 // Exits is how many processes of the member have ended though nobody has ended them.
 func (m *Member) Exits() int { return int(m.exits.Load()) }
 
@@ -99,9 +115,13 @@ func (m *Member) Start() {
 	l := &life{number: len(m.lives) + 1, done: make(chan struct{})}
 	l.name = fmt.Sprintf("%s.%d", m.Name, l.number)
 	l.log = filepath.Join(m.f.dir, l.name+".jsonl")
-	app := m.App
-	app.Via = m.Tap.Map()
-	l.proc = kafkatest.StartChild(m.f.TB, childName, childArg{App: app, Name: l.name, Log: l.log})
+	if m.java {
+		m.startJava(l)
+	} else {
+		app := m.App
+		app.Via = m.Tap.Map()
+		l.proc = kafkatest.StartChild(m.f.TB, childName, childArg{App: app, Name: l.name, Log: l.log})
+	}
 	m.lives = append(m.lives, l)
 	m.f.TB.Cleanup(func() { <-l.done }) // the test's context has ended by then
 	go m.f.log.follow(m.f.TB, m, l)
