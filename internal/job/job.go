@@ -104,6 +104,8 @@ func (j *Job) memberConfig(ctx context.Context, found preflight.Found) member.Co
 		},
 		SilenceLimit: c.Member.UnreachableTimeout,
 		StallTimeout: c.Restore.StallTimeout,
+		RetainBytes:  c.Restore.RetainBytes,
+		RetainFor:    c.Restore.RetainFor,
 		RevokeBudget: c.Commit.RevokeBudget,
 		QueueRecords: c.Member.QueueRecords,
 		MaxWrites:    c.Commit.MaxWrites,
