@@ -212,13 +212,18 @@ func (w *worker) resume(ctx context.Context) (start int64, ok bool, err error) {
 //  1. Revoked as above. The other one writes snapshots, and is killed before it ends the transaction.
 //  2. We take over, which aborts that. Offset and newest committed progress record are ours.
 //  3. Its records are in the log, and our progress record is not followed by our marker and the end:
-//     dropped. A restore would have found the same states; that is not worth a second rule.
+//     dropped. A restore would have found the same states, but only a restore can tell that.
 //
 // The log was truncated by an unclean election, and has grown again:
 //  1. Our commit is in offsets 40 to 50, the marker in 51. The log falls back to 45.
 //  2. Something else is written: the high watermark is 52 once more.
 //  3. What is at offset 50 is not our progress record: dropped. The topic made again is the same, and
 //     is asked for by its id besides.
+//
+// The log was truncated to behind our progress record, whose transaction then has no end:
+//  1. Our commit ends in a progress record at 50 and the marker in 51. The log falls back to 51.
+//  2. The transaction hangs, and somebody aborts it by hand: the high watermark is 52 once more.
+//  3. The marker at 51 is no commit: dropped. What was committed is not, and the restore says so.
 //
 // Somebody who has no ownership at all writes to the snapshot partition, in a transaction or not: the
 // high watermark is not ours.
@@ -309,8 +314,8 @@ func tailDiffers(t wire.Tail, at int64) string {
 		return fmt.Sprintf("the snapshot partition ends at %d, and it was left at %d", t.HighWatermark, at+2)
 	case len(t.Records) != 2 || t.Records[0].Offset != at || t.Records[1].Offset != at+1:
 		return fmt.Sprintf("offset %d and the one after it are not both in the snapshot partition", at)
-	case !progress(t.Records[0]) || !t.Records[1].Attrs.IsControl():
-		return fmt.Sprintf("offset %d of the snapshot partition is not a progress record with the end of its transaction behind it", at)
+	case !progress(t.Records[0]) || !wire.IsCommitMarker(t.Records[1]):
+		return fmt.Sprintf("offset %d of the snapshot partition is not a progress record with the commit of its transaction behind it", at)
 	case t.Records[0].ProducerID != t.Records[1].ProducerID:
 		return fmt.Sprintf("the transaction that ends behind offset %d of the snapshot partition is another's", at)
 	}

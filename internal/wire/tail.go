@@ -16,6 +16,15 @@ type Tail struct {
 	Outside       bool  // the offset is below the log's start or above its end
 }
 
+// IsCommitMarker reports whether a record is the marker that ends a transaction as committed.
+func IsCommitMarker(r *kgo.Record) bool {
+	if !r.Attrs.IsControl() {
+		return false
+	}
+	status, _ := control(r)
+	return status == StatusCommitMarker
+}
+
 // Tail reads the log from an offset on, with control records, until its end or more than limit records.
 // If the records are what one answer holds, that is one fetch. A leader that moves or does not answer is
 // waited for as long as ctx lasts; the errors are Read's.
