@@ -216,6 +216,17 @@ type Restore struct {
 	// StallTimeout is how long a restore may make no progress before it fails with
 	// ErrRestoreStalled and a diagnosis. Default 3 min.
 	StallTimeout time.Duration
+	// RetainBytes bounds the memory of partitions that a rebalance took away: their states are kept, and
+	// if such a partition comes back with nobody having committed meanwhile they are used, instead of
+	// read from Kafka again. That is decided by one fetch, after the takeover. It counts keys and states
+	// as they are when written, and 256 bytes for each key; what is kept longest is dropped first. Nothing
+	// is kept under Unfenced, after a loss, a failed step or an unknown outcome, or while states cannot be
+	// written. Default 256 MiB: the process has held these very states a moment before. Negative: keep
+	// nothing.
+	RetainBytes int64
+	// RetainFor is how long they are kept. Default 2 min, which outlasts a rebalance with the default
+	// timeouts. Negative: keep nothing.
+	RetainFor time.Duration
 }
 
 // OnPersistError is what happens when a state cannot be written (it is too large, or its codec

@@ -120,6 +120,8 @@ type Start struct {
 // Restore has the fields of holdfast.Restore.
 type Restore struct {
 	StallTimeout time.Duration
+	RetainBytes  int64
+	RetainFor    time.Duration
 }
 
 // Commit has the fields of holdfast.Commit.

@@ -39,6 +39,8 @@ func (c Config) withDefaults() Config {
 	set(&c.Member.UnreachableTimeout, 5*time.Minute)
 	set(&c.Member.QueueRecords, 2000)
 	set(&c.Restore.StallTimeout, 3*time.Minute)
+	set(&c.Restore.RetainBytes, 256<<20)
+	set(&c.Restore.RetainFor, 2*time.Minute)
 	if c.Guarantee == FencedOutputs {
 		set(&c.Commit.Interval, 100*time.Millisecond)
 		set(&c.Commit.MaxWrites, 10_000)

@@ -111,6 +111,8 @@ func (c Config) memberConfig(ctx context.Context, found preflight.Found) member.
 		},
 		SilenceLimit: c.Member.UnreachableTimeout,
 		StallTimeout: c.Restore.StallTimeout,
+		RetainBytes:  c.Restore.RetainBytes,
+		RetainFor:    c.Restore.RetainFor,
 		RevokeBudget: c.Commit.RevokeBudget,
 		QueueRecords: c.Member.QueueRecords,
 		MaxWrites:    c.Commit.MaxWrites,
