@@ -91,7 +91,9 @@ func (m *Member) Run(ctx context.Context) error {
 	cancel()
 	m.ending.Store(true)
 	// Close leaves the group: the revoked callback drains every partition, as in a rebalance.
-	m.poll.CloseAllowingRebalance()
+	if err := m.group.Close(m.ctx); err != nil {
+		m.cfg.Logger.Warn("the group was not told that a static member goes", "error", err)
+	}
 	m.stop(errAsked)
 	m.awaitWorkers()
 	return m.failed()
