@@ -101,7 +101,7 @@ func inspectUntil(t *testing.T, job Job, done func(Found, error) bool) (Found, e
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
-		found, err := Inspect(t.Context(), job, false)
+		found, err := Inspect(t.Context(), job, Mode{})
 		if done(found, err) {
 			return found, err
 		}
@@ -162,7 +162,7 @@ func faults(f Found) int {
 func testTimeout(t *testing.T, k *kafkatest.Cluster) {
 	job := pipe(k.Addrs, kafkatest.UniqueName("timeout"), k.CreateTopic(t, kafkatest.UniqueName("timeout"), 1, nil))
 	job.TransactionTimeout = 20*time.Second + time.Millisecond
-	found, err := Inspect(t.Context(), job, true)
+	found, err := Inspect(t.Context(), job, Mode{Create: true})
 	refused(t, found, err, stream.ErrConfig, "is 20.001s", "at most 20s", "lower Member.TransactionTimeout to 20s", "transaction.max.timeout.ms", "20001")
 	if left := topics(t, k.Client(t), job.Group); len(left) > 0 {
 		t.Errorf("a refused start has made %v", left)
@@ -174,7 +174,7 @@ func testTimeout(t *testing.T, k *kafkatest.Cluster) {
 	} {
 		other := job
 		change(&other)
-		if found, err := Inspect(t.Context(), other, false); err != nil {
+		if found, err := Inspect(t.Context(), other, Mode{}); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, found.Report)
 		}
 	}
