@@ -47,7 +47,12 @@ func (j *Job) Run(ctx context.Context) error {
 		return err
 	}
 	j.logProbe(found)
-	return member.New(j.memberConfig(ctx, found)).Run(ctx)
+	c, err := j.cfg.withTimings(found)
+	if err != nil {
+		return err
+	}
+	c.logTimings()
+	return member.New(c.memberConfig(ctx, found)).Run(ctx)
 }
 
 // logProbe says that the fence could not be probed: the start goes on, and somebody should know.
@@ -63,6 +68,9 @@ func (j *Job) logProbe(found preflight.Found) {
 // transactional id of its own.
 func (j *Job) Check(ctx context.Context) (claim.Report, error) {
 	found, err := j.inspect(ctx, preflight.Mode{Deep: true, Probe: true})
+	if err == nil {
+		_, err = j.cfg.withTimings(found)
+	}
 	return found.Report, err
 }
 
@@ -76,7 +84,7 @@ func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found
 		Kafka: c.Kafka, Group: c.Group, Component: c.Component, Inputs: c.Inputs,
 		Progress: preflight.ProgressTopic{Role: c.Progress.Role, Topic: c.Progress.Topic, ConfigField: c.Progress.CreateField},
 		Outputs:  c.Outputs, SamePartition: c.AsRead,
-		Transactional: c.Guarantee != Unfenced, Claims: c.Claims,
+		Transactional: c.Guarantee != Unfenced, Claims: c.Claims, ServerSide: c.Member.Protocol == fence.ServerSide,
 		Times: preflight.Times{
 			SessionTimeout: c.Member.SessionTimeout, RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
 			RevokeBudget: c.Commit.RevokeBudget, CommitInterval: c.Commit.Interval, StallTimeout: c.Restore.StallTimeout,
@@ -94,12 +102,11 @@ func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found
 	return preflight.Inspect(ctx, p, mode)
 }
 
-func (j *Job) memberConfig(ctx context.Context, found preflight.Found) member.Config {
-	c := j.cfg
+func (c Config) memberConfig(ctx context.Context, found preflight.Found) member.Config {
 	m := member.Config{
 		Kafka: c.Kafka,
 		Session: fence.Session{
-			Group: c.Group, InstanceID: c.Member.InstanceID, SessionTimeout: c.Member.SessionTimeout,
+			Group: c.Group, InstanceID: c.Member.InstanceID, Protocol: c.Member.Protocol, SessionTimeout: c.Member.SessionTimeout,
 			RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
 		},
 		TransactionTimeout: c.Member.TransactionTimeout,

@@ -22,6 +22,8 @@ type Member struct {
 	ready chan struct{} // closed when poll is set: the callbacks may come before it is returned
 	admin *kgo.Client   // group-less: offsets, restores, topic facts; shared by all partitions
 
+	instances instanceWatch // of the polling goroutine
+
 	ctx  context.Context // carries the rule switches; ends when Run returns
 	stop context.CancelCauseFunc
 	wg   sync.WaitGroup // all workers
@@ -64,7 +66,6 @@ func (m *Member) Run(ctx context.Context) error {
 	m.group = fence.NewGroup(m.assigned, m.released)
 	m.poll, err = m.group.NewClient(m.ctx, m.cfg.Kafka, m.cfg.Session,
 		kgo.ConsumeTopics(m.topics()...),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// The longest that a partition waits which goes on after a pause: the fetch that is under way then
 		// does not ask for it, and nothing ends it early.
@@ -77,6 +78,7 @@ func (m *Member) Run(ctx context.Context) error {
 	polling, cancel := context.WithCancel(m.ctx)
 	unwatch := context.AfterFunc(ctx, cancel)
 	m.wg.Go(func() { m.watchSilence(polling) })
+	m.wg.Go(func() { m.watchProtocol(polling) })
 	m.pollUntil(polling)
 	unwatch()
 	cancel()

@@ -46,7 +46,7 @@ var needs = []need{
 	{key: kmsg.InitProducerID, version: 0, kafka: "0.11", what: "transactions"},
 	{key: kmsg.OffsetFetch, version: 7, kafka: "2.5", what: "fetching an offset that no open transaction may change", only: fencedOnly},
 	{key: kmsg.TxnOffsetCommit, version: fencingOffsetCommit, kafka: "2.5", what: "the fence by generation", only: fencedOnly},
-	{key: kmsg.ConsumerGroupHeartbeat, version: 0, kafka: "4.0", what: "the consumer protocol", only: func(i *inspection) bool { return i.Protocol == ProtocolConsumer }},
+	{key: kmsg.ConsumerGroupHeartbeat, version: 0, kafka: "4.0", what: "the consumer protocol", only: func(i *inspection) bool { return i.ServerSide }},
 	{key: kmsg.DescribeProducers, version: 0, kafka: "2.8", what: "naming who holds a restore back", advice: true},
 	{key: kmsg.ListTransactions, version: 0, kafka: "3.0", what: "naming whose transaction is open", advice: true},
 }
@@ -162,7 +162,7 @@ func least(numbers []int64, unit time.Duration) time.Duration {
 
 // sessionLimits refuses a session timeout that a coordinator would refuse at the join.
 func (i *inspection) sessionLimits(configs wire.Configs) error {
-	if i.Protocol == ProtocolConsumer {
+	if i.ServerSide {
 		return nil // the brokers choose it
 	}
 	for _, low := range configs.Numbers(minSession) {

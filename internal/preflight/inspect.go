@@ -46,7 +46,7 @@ func Inspect(ctx context.Context, job Job, mode Mode) (Found, error) {
 	}
 	defer client.Close()
 	i.client = client
-	err = errors.Join(i.features(ctx), i.versions(), i.timeout(ctx), i.topics(ctx), i.group(ctx), i.transactionalIDs(ctx))
+	err = errors.Join(i.features(ctx), i.versions(), i.protocol(ctx), i.timeout(ctx), i.topics(ctx), i.group(ctx), i.transactionalIDs(ctx))
 	if mode.Deep {
 		err = errors.Join(err, i.deep(ctx))
 	}

@@ -29,22 +29,16 @@ type Job struct {
 	// Transactional demands brokers whose commit of an offset in a transaction is checked against the
 	// generation of the member.
 	Transactional bool
+	// ServerSide demands brokers that serve groups of KIP-848, in Kafka 4.3's way.
+	ServerSide bool
 	// TransactionTimeout is what the producers will ask for. 0: it is not compared with the brokers'
 	// maximum.
 	TransactionTimeout time.Duration
-	// Protocol is the group protocol of the member. "": the classic one.
-	Protocol string
 	// Times are the member's. The zero value: they are not compared with what the brokers allow.
 	Times
 	// Claims are what the component promises on a cluster of that transaction.version.
 	Claims func(transactionVersion int) []claim.Claim
 }
-
-// The group protocols.
-const (
-	ProtocolClassic  = "classic"
-	ProtocolConsumer = "consumer" // KIP-848
-)
 
 // Times are the timings of a member, the defaults filled in.
 type Times struct {
@@ -84,6 +78,7 @@ type Found struct {
 	Progress wire.Facts
 	Outputs  map[string]wire.Facts // by topic, the dead letters' included
 	Features wire.Features
+	Timings  wire.GroupTimings // with Job.ServerSide; 0: the brokers have not told
 	Report   claim.Report
 }
 

@@ -109,7 +109,7 @@ func (i *inspection) try(ctx context.Context, t *trial) (code string, err error)
 	if session == 0 {
 		session = probePatience
 	}
-	if t.member, err = wire.JoinAlone(ctx, t.client, t.member.Group, t.input.Topic, session, i.Protocol == ProtocolConsumer); err != nil {
+	if t.member, err = wire.JoinAlone(ctx, t.client, t.member.Group, t.input.Topic, session, i.ServerSide); err != nil {
 		return "", err
 	}
 	if t.producerID, t.epoch, err = wire.InitProducer(ctx, t.client, t.id, probeTransaction); err != nil {

@@ -79,15 +79,15 @@ func TestKafkaProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, protocol := range []string{ProtocolClassic, ProtocolConsumer} {
+	for protocol, serverSide := range map[string]bool{"classic": false, "consumer": true} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			if protocol == ProtocolConsumer && !supports(versions, kmsg.ConsumerGroupHeartbeat) {
+			if serverSide && !supports(versions, kmsg.ConsumerGroupHeartbeat) {
 				t.Skip("the brokers have no consumer protocol")
 			}
 			name := kafkatest.UniqueName("probe")
 			job := pipe(k.Addrs, name+"-group", k.CreateTopic(t, name, 2, nil))
-			job.Protocol = protocol
+			job.ServerSide = serverSide
 			found, err := Inspect(t.Context(), job, Mode{Probe: true})
 			if err != nil {
 				t.Fatal(err)

@@ -69,8 +69,7 @@ func configsOf(ctx context.Context, cl *kgo.Client, node int32, names []string) 
 	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
 	req := kmsg.NewPtrDescribeConfigsRequest()
-	r := kmsg.NewDescribeConfigsRequestResource()
-	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(node))
+	r := brokerResource(node)
 	r.ConfigNames = names
 	req.Resources = append(req.Resources, r)
 	kresp, err := cl.Broker(int(node)).RetriableRequest(ctx, req)
@@ -89,4 +88,37 @@ func configsOf(ctx context.Context, cl *kgo.Client, node int32, names []string) 
 		}
 	}
 	return out
+}
+
+func brokerResource(node int32) kmsg.DescribeConfigsRequestResource {
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(node))
+	return r
+}
+
+// timeOf asks a broker for one configuration in milliseconds. 0: it has not told.
+func timeOf(ctx context.Context, broker *kgo.Broker, of kmsg.DescribeConfigsRequestResource, name string) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	defer cancel()
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	of.ConfigNames = []string{name}
+	req.Resources = append(req.Resources, of)
+	kresp, err := broker.RetriableRequest(ctx, req)
+	if err != nil {
+		return 0
+	}
+	for _, r := range kresp.(*kmsg.DescribeConfigsResponse).Resources {
+		if kerr.ErrorForCode(r.ErrorCode) != nil {
+			return 0
+		}
+		for _, c := range r.Configs {
+			if c.Name != name || c.Value == nil {
+				continue
+			}
+			if ms, err := strconv.ParseInt(*c.Value, 10, 64); err == nil {
+				return time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+	return 0
 }

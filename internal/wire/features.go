@@ -57,19 +57,10 @@ func LookupFeatures(ctx context.Context, cl *kgo.Client) (Features, error) {
 
 // LookupVersions is LookupFeatures, and says what the brokers speak beside.
 func LookupVersions(ctx context.Context, cl *kgo.Client) (Features, Versions, error) {
-	meta := kmsg.NewPtrMetadataRequest()
-	meta.Topics = []kmsg.MetadataRequestTopic{}
-	brokers, err := meta.RequestWith(ctx, cl)
+	answers, faults, err := askVersions(ctx, cl)
 	if err != nil {
-		return Features{}, Versions{}, fmt.Errorf("list brokers: %w", err)
+		return Features{}, Versions{}, err
 	}
-	answers := make([]*kmsg.ApiVersionsResponse, len(brokers.Brokers))
-	faults := make([]error, len(brokers.Brokers))
-	var asking sync.WaitGroup
-	for i, b := range brokers.Brokers {
-		asking.Go(func() { answers[i], faults[i] = versionsOf(ctx, cl, b.NodeID) })
-	}
-	asking.Wait()
 	f, v := Features{TxnOffsetCommit: math.MaxInt16}, Versions{Least: map[kmsg.Key]int16{}}
 	oldest := math.MaxInt
 	epoch := int64(-2) // below the -1 of a broker that has no finalized features
@@ -98,6 +89,24 @@ func LookupVersions(ctx context.Context, cl *kgo.Client) (Features, Versions, er
 		return Features{}, Versions{}, errors.Join(append(faults, errors.New("no broker told its versions"))...)
 	}
 	return f, v, nil
+}
+
+// askVersions asks every broker what it speaks: an answer or a fault for each.
+func askVersions(ctx context.Context, cl *kgo.Client) (answers []*kmsg.ApiVersionsResponse, faults []error, err error) {
+	meta := kmsg.NewPtrMetadataRequest()
+	meta.Topics = []kmsg.MetadataRequestTopic{}
+	brokers, err := meta.RequestWith(ctx, cl)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list brokers: %w", err)
+	}
+	answers = make([]*kmsg.ApiVersionsResponse, len(brokers.Brokers))
+	faults = make([]error, len(brokers.Brokers))
+	var asking sync.WaitGroup
+	for i, b := range brokers.Brokers {
+		asking.Go(func() { answers[i], faults[i] = versionsOf(ctx, cl, b.NodeID) })
+	}
+	asking.Wait()
+	return answers, faults, nil
 }
 
 // spoken are the requests whose versions decide whether a component can run.
