@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast/claim"
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -70,15 +72,25 @@ func (i *inspection) versions() error {
 			advice = append(advice, fmt.Sprintf("%s (for %s) comes with Kafka %s", kmsg.NameForKey(int16(n.key)), n.what, n.kafka))
 			continue
 		}
-		lacks = append(lacks, stream.NewError("check brokers", fmt.Errorf("%w: %s v%d, for %s, came with Kafka %s, and the oldest broker looks like Kafka %s",
-			stream.ErrBrokerTooOld, kmsg.NameForKey(int16(n.key)), n.version, n.what, n.kafka, strings.TrimPrefix(i.spoken.Oldest, "v"))).
+		lacks = append(lacks, stream.NewError("check brokers", fmt.Errorf("%w: %s v%d, for %s, came with Kafka %s, and the oldest broker looks like %s",
+			stream.ErrBrokerTooOld, kmsg.NameForKey(int16(n.key)), n.version, n.what, n.kafka, i.oldest())).
 			Hinted("upgrade the brokers to Kafka %s or newer", n.kafka))
 	}
-	err := i.found.note("api-versions", "broker versions", fmt.Sprintf("%d brokers, the oldest looks like Kafka %s", f.Brokers, strings.TrimPrefix(i.spoken.Oldest, "v")), errors.Join(lacks...))
+	err := i.found.note("api-versions", "broker versions", fmt.Sprintf("brokers that answered: %d, the oldest looks like %s", f.Brokers, i.oldest()), errors.Join(lacks...))
 	if err == nil && len(advice) > 0 {
 		i.found.advise(strings.Join(advice, "; "), "upgrade the brokers")
 	}
 	return err
+}
+
+// oldest names the release of the oldest broker, which brokers do not tell: their versions are compared
+// with those of each release.
+func (i *inspection) oldest() string {
+	release, exact := strings.CutPrefix(strings.TrimPrefix(i.spoken.Oldest, "at least "), "v")
+	if !exact {
+		return "no release of Kafka, as an imitation does"
+	}
+	return "Kafka " + release
 }
 
 // internals looks at the topics in which the brokers keep offsets and transactions: what these lose,
@@ -127,6 +139,10 @@ func (i *inspection) times(ctx context.Context) error {
 	t := i.Times
 	if t == (Times{}) {
 		return nil
+	}
+	if i.ServerSide {
+		t.SessionTimeout, t.HeartbeatInterval = cmp.Or(i.found.Timings.Session, fence.ServerSideSession), cmp.Or(i.found.Timings.Heartbeat, fence.ServerSideHeartbeat)
+		t.RevokeBudget = cmp.Or(t.RevokeBudget, t.RebalanceTimeout/2)
 	}
 	configs, err := wire.BrokerConfigs(ctx, i.client, minSession, maxSession, offsetsKept, idsKept, firstJoining)
 	fact := fmt.Sprintf("heartbeat %v < session %v <= rebalance %v, revoke budget %v", t.HeartbeatInterval, t.SessionTimeout, t.RebalanceTimeout, t.RevokeBudget)

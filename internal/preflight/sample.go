@@ -71,10 +71,11 @@ func (i *inspection) partitioner(ctx context.Context, role string, f wire.Facts)
 			return
 		}
 	}
-	i.found.add(claim.Finding{
-		ID: "partitioner." + role, What: "keys of " + role + " topic " + f.Topic,
-		Fact: fmt.Sprintf("%d of %d keyed records sampled (the last %d of %d partitions) are where murmur2 puts them", placed, placed+other, sampledRecords, looked),
-	})
+	fact := fmt.Sprintf("%d of %d keyed records sampled (the last %d of %d partitions) are where murmur2 puts them", placed, placed+other, sampledRecords, looked)
+	if placed+other == 0 {
+		fact = fmt.Sprintf("the last %d records of %d partitions have no keyed one, so that nothing is known of the partitioner", sampledRecords, looked)
+	}
+	i.found.add(claim.Finding{ID: "partitioner." + role, What: "keys of " + role + " topic " + f.Topic, Fact: fact})
 	const java = "librdkafka and its bindings: partitioner=murmur2_random; sarama: a partitioner with murmur2, not its default"
 	switch {
 	case other > 0 && placed > other/2:
