@@ -117,6 +117,9 @@ func (a *app) runCheck(ctx context.Context, f checkFlags) error {
 		return err
 	}
 	component, err := f.component(k)
+	if errors.Is(err, stream.ErrConfig) {
+		return usage("holdfast check --help", "%w", err)
+	}
 	if err != nil {
 		return err
 	}

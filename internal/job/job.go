@@ -87,7 +87,7 @@ func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found
 		Transactional: c.Guarantee != Unfenced, Claims: c.Claims, ServerSide: c.Member.Protocol == fence.ServerSide,
 		Times: preflight.Times{
 			SessionTimeout: c.Member.SessionTimeout, RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
-			RevokeBudget: c.Commit.RevokeBudget, CommitInterval: c.Commit.Interval, StallTimeout: c.Restore.StallTimeout,
+			RevokeBudget: c.Commit.RevokeBudget, CommitInterval: c.Commit.Interval,
 		},
 	}
 	if create := c.Progress.Create; create != nil {

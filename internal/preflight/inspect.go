@@ -26,6 +26,7 @@ type inspection struct {
 	Job
 	client   *kgo.Client
 	patience time.Duration // with the group's coordinator
+	probing  time.Duration // what the fence probe may take
 	spoken   wire.Versions
 	found    Found
 }
@@ -36,7 +37,7 @@ type inspection struct {
 func Inspect(ctx context.Context, job Job, mode Mode) (Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
-	i := &inspection{Job: job, patience: coordinatorPatience, found: Found{Outputs: map[string]wire.Facts{}}}
+	i := &inspection{Job: job, patience: coordinatorPatience, probing: probePatience, found: Found{Outputs: map[string]wire.Facts{}}}
 	if err := i.found.note("brokers", "brokers", strings.Join(job.Kafka.Brokers, ", "), kafka.Ping(ctx, job.Kafka)); err != nil {
 		return i.found, err
 	}

@@ -47,7 +47,6 @@ type Times struct {
 	HeartbeatInterval time.Duration
 	RevokeBudget      time.Duration
 	CommitInterval    time.Duration
-	StallTimeout      time.Duration // of a restore
 }
 
 // Mode says how much an inspection does.

@@ -62,7 +62,7 @@ func (i *inspection) probe(ctx context.Context) error {
 		return nil
 	}
 	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, probePatience)
+	bounded, cancel := context.WithTimeout(ctx, i.probing)
 	defer cancel()
 	suffix := "-probe-" + strings.ToLower(rand.Text()[:10])
 	t := &trial{
