@@ -63,6 +63,7 @@ func runCell(t *testing.T, cluster *kafkatest.Cluster, g group, f fault, app tri
 	stopLoad()
 	c.f.CaughtUp()
 	c.conclude()
+	c.f.DeleteTopics()
 	return c
 }
 

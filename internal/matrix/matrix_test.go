@@ -16,8 +16,10 @@ import (
 func TestMain(m *testing.M) { kafkatest.Main(m, trial.Child()) }
 
 const (
-	partitions = 6
-	perSecond  = 200 // records of the load
+	partitions = 4
+	perSecond  = 100 // records of the load
+	// restarts bounds the end and the start of a broker.
+	restarts = 4 * time.Minute
 	// resumes bounds the time from a fault's end until what the input has then is committed: the
 	// transaction of a dead owner that none of ours takes over has to time out, and a slow machine has
 	// its share.
@@ -95,7 +97,7 @@ func TestKafkaMatrix(t *testing.T) {
 				run = apps[(i+j)%len(apps):][:1]
 			}
 			for _, app := range run {
-				app.Protocol = g.protocol
+				app.Protocol, app.Commit = g.protocol, 50*time.Millisecond
 				t.Run(name+"/"+appName(app), func(t *testing.T) { table.add(g, f, app, runCell(t, cluster, g, f, app)) })
 			}
 		}
