@@ -64,6 +64,7 @@ var allowed = []allowance{
 	{dir: "internal/acceptance"},
 	{dir: "internal/eos"},
 	{dir: "internal/outputs"},
+	{dir: "internal/protocols"},
 	{dir: "internal/acceptance/run"},
 	{dir: "internal/lint", ours: []string{"claim"}},
 	{dir: "model"},

@@ -32,10 +32,16 @@ const (
 
 func nightly() bool { return os.Getenv("HOLDFAST_NIGHTLY") == "1" }
 
-// serves skips a test of a protocol that the brokers do not serve as it must be.
+// servesServerSide reports whether the brokers serve KIP-848 as it must be.
+func servesServerSide() bool {
+	v := kafkatest.Version()
+	return !strings.HasPrefix(v, "3.") && !strings.HasPrefix(v, "4.0")
+}
+
+// serves skips a test of a protocol that the brokers do not serve.
 func serves(t *testing.T, protocol string) {
 	t.Helper()
-	if v := kafkatest.Version(); protocol == serverSide && (strings.HasPrefix(v, "3.") || strings.HasPrefix(v, "4.0")) {
+	if protocol == serverSide && !servesServerSide() {
 		t.Skip("takes Kafka 4.3 or newer")
 	}
 }
