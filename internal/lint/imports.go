@@ -64,6 +64,8 @@ var allowed = []allowance{
 	{dir: "internal/acceptance"},
 	{dir: "internal/eos"},
 	{dir: "internal/outputs"},
+	{dir: "internal/matrix"},
+	{dir: "internal/soak"},
 	{dir: "internal/protocols"},
 	{dir: "internal/acceptance/run"},
 	{dir: "internal/lint", ours: []string{"claim"}},
