@@ -32,10 +32,16 @@ type Tracker struct {
 	member    string
 	seen      map[ID][]Sighting
 	sent      map[ID]kmsg.Request
-	answered  map[string]int  // by name of the step
+	answered  map[string]int // by name of the step
+	done      map[laneStep]bool
 	fetched   map[int32]int64 // position of the input
 	committed map[int32]int64 // offset that a broker has acknowledged
 	bound     map[int32]int64 // offset of the transaction that is open
+}
+
+type laneStep struct {
+	lane string
+	Step
 }
 
 // order is the steps of a partition, or of the group.
@@ -54,7 +60,7 @@ type order struct {
 func NewTracker(n Names, partitions int32) *Tracker {
 	t := &Tracker{
 		names: n, grown: make(chan struct{}), seen: map[ID][]Sighting{}, sent: map[ID]kmsg.Request{}, answered: map[string]int{},
-		fetched: map[int32]int64{}, committed: map[int32]int64{}, bound: map[int32]int64{},
+		done: map[laneStep]bool{}, fetched: map[int32]int64{}, committed: map[int32]int64{}, bound: map[int32]int64{},
 	}
 	for p := range partitions {
 		t.lanes = append(t.lanes, newOrder(strconv.Itoa(int(p))))
@@ -194,6 +200,13 @@ func (t *Tracker) Last(lane string) (Step, bool) {
 	return Step{}, false
 }
 
+// Done reports whether a broker has answered a step.
+func (t *Tracker) Done(lane string, s Step) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.done[laneStep{lane, s}]
+}
+
 // Answered takes the broker's answer to a request.
 func (t *Tracker) Answered(id ID, resp kmsg.Response) {
 	t.mu.Lock()
@@ -213,6 +226,9 @@ func (t *Tracker) Answered(id ID, resp kmsg.Response) {
 		}
 	}
 	t.answered[at.name]++
+	for _, s := range t.seen[id] {
+		t.done[laneStep{s.Lane, s.To}] = true
+	}
 	if err == nil {
 		t.settledLocked(at, req, resp)
 	}
@@ -270,6 +286,14 @@ func (t *Tracker) Committed(p int32, otherwise int64) int64 {
 		return next
 	}
 	return otherwise
+}
+
+// Settled reports whether the group's last word to the member was an assignment.
+func (t *Tracker) Settled() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	group := t.lanes[len(t.lanes)-1]
+	return group.last != nil && group.last.Name == "SyncGroup" && t.done[laneStep{group.name, *group.last}]
 }
 
 // Position is where the member fetches the input.

@@ -1,0 +1,77 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/kafkatest"
+)
+
+// book has the outcome of each strike.
+type book struct {
+	list []strike
+
+	mu       sync.Mutex
+	outcomes map[string]string
+}
+
+func newBook(list []strike) *book { return &book{list: list, outcomes: map[string]string{}} }
+
+func (b *book) note(s strike, outcome string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.outcomes[s.String()] = outcome
+}
+
+func (b *book) tested() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.outcomes)
+}
+
+// write keeps the outcomes where HOLDFAST_CRASH_RESULTS says, under the commit that they are of.
+func (b *book) write(t *testing.T) {
+	path := os.Getenv("HOLDFAST_CRASH_RESULTS")
+	if path == "" {
+		return
+	}
+	if err := os.WriteFile(path, []byte(b.table(commitOf(t))), 0o644); err != nil {
+		t.Error(err)
+	}
+}
+
+// table is the outcomes as Markdown: a row a crash point, a column a blow.
+func (b *book) table(commit string) string {
+	tested := b.tested()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text := fmt.Sprintf("# Crash steps on Kafka %s\n\nCommit %s: tested %d/%d.\n", kafkatest.Version(), commit, tested, len(b.list))
+	component, row := "", ""
+	for _, s := range b.list {
+		if s.c.name != component {
+			component = s.c.name
+			text += fmt.Sprintf("\n## %s\n\n| Between | kill | cut | reset |\n|---|---|---|---|\n", component)
+		}
+		if r := component + s.point.String(); r != row {
+			row = r
+			text += fmt.Sprintf("| %v |", s.point)
+			for _, blow := range blows {
+				cell := "–"
+				at := strike{s.c, s.point, blow}.String()
+				for _, other := range b.list {
+					if other.String() == at {
+						cell = b.outcomes[at]
+						if cell == "" {
+							cell = "not tested"
+						}
+					}
+				}
+				text += " " + cell + " |"
+			}
+			text += "\n"
+		}
+	}
+	return text
+}
