@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -257,22 +256,41 @@ func (s strike) found(r *run, hit Sighting) string {
 // expel has the group forget the member, as it does by itself when the session is over.
 func (r *run) expel() {
 	r.t.Helper()
-	id := r.tr.Member()
-	if id == "" {
-		return
+	if id := r.tr.Member(); id != "" {
+		expel(r.t, r.f, id)
 	}
+}
+
+func expel(t *testing.T, f *trial.Field, members ...string) {
+	t.Helper()
 	req := kmsg.NewPtrLeaveGroupRequest()
-	req.Group = r.f.App.Group
-	leaving := kmsg.NewLeaveGroupRequestMember()
-	leaving.MemberID = id
-	req.Members = append(req.Members, leaving)
-	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+	req.Group = f.App.Group
+	for _, id := range members {
+		leaving := kmsg.NewLeaveGroupRequestMember()
+		leaving.MemberID = id
+		req.Members = append(req.Members, leaving)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	resp, err := req.RequestWith(ctx, r.f.Client)
+	resp, err := req.RequestWith(ctx, f.Client)
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
 	if err != nil {
-		r.t.Fatalf("expel %s: %v", id, err)
+		t.Fatalf("expel %v: %v", members, err)
 	}
+}
+
+// expelAll has the group forget all members.
+func expelAll(t *testing.T, f *trial.Field) {
+	t.Helper()
+	groups, err := f.Admin.DescribeGroups(t.Context(), f.App.Group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, m := range groups[f.App.Group].Members {
+		ids = append(ids, m.MemberID)
+	}
+	expel(t, f, ids...)
 }
