@@ -129,6 +129,52 @@ func end(id string) kmsg.Request {
 	return r
 }
 
+// pairsOfARun are those of each order.
+var pairsOfARun = map[string]string{
+	"0": `assign: JoinGroup → JoinGroup
+assign: JoinGroup → SyncGroup
+takeover: SyncGroup → InitProducerID
+takeover: InitProducerID → OffsetFetch
+restore: OffsetFetch → ListOffsets
+restore: ListOffsets → Fetch
+fold: Fetch → InitProducerID (no id)
+fold: InitProducerID (no id) → Produce (outputs)
+commit: Produce (outputs) → Produce
+commit: Produce → TxnOffsetCommit
+commit: TxnOffsetCommit → EndTxn
+revoke: EndTxn → JoinGroup
+revoke: JoinGroup → SyncGroup
+revoke: SyncGroup → JoinGroup
+revoke: JoinGroup → SyncGroup
+close: SyncGroup → Produce
+close: Produce → TxnOffsetCommit
+close: TxnOffsetCommit → EndTxn
+close: EndTxn → LeaveGroup`,
+	"1": `assign: JoinGroup → JoinGroup
+assign: JoinGroup → SyncGroup
+takeover: SyncGroup → InitProducerID
+takeover: InitProducerID → OffsetFetch
+restore: OffsetFetch → ListOffsets
+restore: ListOffsets → Fetch
+fold: Fetch → Produce (outputs)
+revoke: Produce (outputs) → JoinGroup
+revoke: JoinGroup → SyncGroup
+revoke: SyncGroup → Produce
+revoke: Produce → TxnOffsetCommit
+revoke: TxnOffsetCommit → EndTxn
+revoke: EndTxn → JoinGroup
+revoke: JoinGroup → SyncGroup
+close: SyncGroup → LeaveGroup`,
+	"group": `assign: JoinGroup → JoinGroup
+assign: JoinGroup → SyncGroup
+assign: SyncGroup → OffsetFetch (group)
+revoke: OffsetFetch (group) → JoinGroup
+revoke: JoinGroup → SyncGroup
+revoke: SyncGroup → JoinGroup
+revoke: JoinGroup → SyncGroup
+close: SyncGroup → LeaveGroup`,
+}
+
 // A whole run: what was seen becomes the pairs of each partition and of the group, without the chatter.
 func TestPairsOfARun(t *testing.T) {
 	t.Parallel()
@@ -151,51 +197,7 @@ func TestPairsOfARun(t *testing.T) {
 	w.tr.Closing()
 	w.sends(nil, produce("id-0", 3, 0), bind("id-0", 11), end("id-0"), kmsg.NewPtrLeaveGroupRequest())
 
-	want := map[string]string{
-		"0": `assign: JoinGroup → JoinGroup
-assign: JoinGroup → SyncGroup
-takeover: SyncGroup → InitProducerID
-takeover: InitProducerID → OffsetFetch
-restore: OffsetFetch → ListOffsets
-restore: ListOffsets → Fetch
-fold: Fetch → InitProducerID (no id)
-fold: InitProducerID (no id) → Produce (outputs)
-commit: Produce (outputs) → Produce
-commit: Produce → TxnOffsetCommit
-commit: TxnOffsetCommit → EndTxn
-revoke: EndTxn → JoinGroup
-revoke: JoinGroup → SyncGroup
-revoke: SyncGroup → JoinGroup
-revoke: JoinGroup → SyncGroup
-close: SyncGroup → Produce
-close: Produce → TxnOffsetCommit
-close: TxnOffsetCommit → EndTxn
-close: EndTxn → LeaveGroup`,
-		"1": `assign: JoinGroup → JoinGroup
-assign: JoinGroup → SyncGroup
-takeover: SyncGroup → InitProducerID
-takeover: InitProducerID → OffsetFetch
-restore: OffsetFetch → ListOffsets
-restore: ListOffsets → Fetch
-fold: Fetch → Produce (outputs)
-revoke: Produce (outputs) → JoinGroup
-revoke: JoinGroup → SyncGroup
-revoke: SyncGroup → Produce
-revoke: Produce → TxnOffsetCommit
-revoke: TxnOffsetCommit → EndTxn
-revoke: EndTxn → JoinGroup
-revoke: JoinGroup → SyncGroup
-close: SyncGroup → LeaveGroup`,
-		"group": `assign: JoinGroup → JoinGroup
-assign: JoinGroup → SyncGroup
-assign: SyncGroup → OffsetFetch (group)
-revoke: OffsetFetch (group) → JoinGroup
-revoke: JoinGroup → SyncGroup
-revoke: SyncGroup → JoinGroup
-revoke: JoinGroup → SyncGroup
-close: SyncGroup → LeaveGroup`,
-	}
-	for lane, pairs := range want {
+	for lane, pairs := range pairsOfARun {
 		if got := w.lane(lane); !slices.Equal(got, strings.Split(pairs, "\n")) {
 			t.Errorf("lane %s:\n%s\nwant\n%s", lane, strings.Join(got, "\n"), pairs)
 		}
