@@ -13,7 +13,10 @@ STATICCHECK := $(CURDIR)/bin/staticcheck
 # $(call each,command) runs a command in every module.
 each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && $(1)); done
 
-.PHONY: help setup setup-kafka check test test-fast test-kafka acceptance crash-steps nightly demo example-flights bench-smoke
+# The race detector, but not over the model: it has one goroutine and millions of states.
+RACE = $$(case "$$module" in */model) ;; *) echo -race ;; esac)
+
+.PHONY: help setup setup-kafka check test test-fast test-kafka acceptance crash-steps nightly model demo example-flights bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +44,7 @@ test: setup ## everything: checks, broker-free tests, tests on real Kafka
 	@$(MAKE) --no-print-directory test-kafka
 
 test-fast: ## the tests that need no broker, with the race detector
-	@$(call each,go test -race -timeout 10m -skip ^TestKafka ./...)
+	@$(call each,go test $(RACE) -timeout 10m -skip ^TestKafka ./...)
 
 test-kafka: setup-kafka ## the tests on real Kafka, of HOLDFAST_KAFKA_VERSION
 	@scripts/test-kafka.sh
@@ -64,6 +67,9 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=60m HOLDFAST_KAFKA_VERSION=$$version \
 			HOLDFAST_CRASH_RESULTS="$(CURDIR)/results/crash-steps/$$version.md" scripts/test-kafka.sh; \
 	done
+
+model: ## every state of the commit protocol's model, with two faults
+	@cd model && go run . -faults 2 -cycles
 
 demo: ## show a stale writer refused, on the embedded broker
 	@echo "== building holdfast (the first time, about half a minute)"

@@ -47,17 +47,32 @@ func NewGroup(assigned func(context.Context, *Ownership), released func(o *Owner
 	}
 }
 
-// Session are the timings of the membership.
+// Session are protocol and timings of the membership.
 type Session struct {
-	Group             string
-	InstanceID        string        // static membership; "": none
-	SessionTimeout    time.Duration // zero: 10 s
+	Group      string
+	InstanceID string // static membership; "": none
+	Protocol   Protocol
+	// SessionTimeout and HeartbeatInterval are asked for in the classic protocols; zero: 10 s and 3 s. Under
+	// ServerSide the group's configuration at the brokers decides, consumer.session.timeout.ms and
+	// consumer.heartbeat.interval.ms: say here what they are; zero: the brokers' defaults, 45 s and 5 s. A
+	// session that is shorter than it says here lets a woken process act for longer (Ownership.AwaitFresh).
+	SessionTimeout    time.Duration
 	RebalanceTimeout  time.Duration // zero: 60 s
-	HeartbeatInterval time.Duration // zero: 3 s
+	HeartbeatInterval time.Duration
 }
+
+// The brokers' defaults for a group of KIP-848.
+const (
+	ServerSideSession   = 45 * time.Second
+	ServerSideHeartbeat = 5 * time.Second
+)
 
 // WithDefaults returns s with the zero fields filled in.
 func (s Session) WithDefaults() Session {
+	if s.Protocol == ServerSide {
+		s.SessionTimeout = orDefault(s.SessionTimeout, ServerSideSession)
+		s.HeartbeatInterval = orDefault(s.HeartbeatInterval, ServerSideHeartbeat)
+	}
 	if s.SessionTimeout == 0 {
 		s.SessionTimeout = 10 * time.Second
 	}
@@ -70,7 +85,7 @@ func (s Session) WithDefaults() Session {
 	return s
 }
 
-// NewClient makes the member's client, once a Group. It sets the group, the timings, the callbacks,
+// NewClient makes the member's client, once a Group. It sets the group, the protocol, the timings, the callbacks,
 // DisableAutoCommit, BlockRebalanceOnPoll and NoResetOffset; options that touch these are refused
 // with ErrReservedOption. Call AllowRebalance after each poll.
 //
@@ -88,7 +103,11 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	if err := refuseReserved(opts); err != nil {
 		return nil, err
 	}
+	if s.Protocol < Cooperative || s.Protocol > ServerSide {
+		return nil, stream.NewError("join group", fmt.Errorf("%v is not known: %w", s.Protocol, stream.ErrConfig))
+	}
 	s = s.WithDefaults()
+	g.session.expectServerSide = s.Protocol == ServerSide
 	g.ctx = context.WithoutCancel(ctx)
 	g.session.group, g.session.instanceID = s.Group, s.InstanceID
 	g.session.sessionTimeout, g.session.rebalanceTimeout = s.SessionTimeout, s.RebalanceTimeout
@@ -108,7 +127,7 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	if s.InstanceID != "" {
 		ours = append(ours, kgo.InstanceID(s.InstanceID))
 	}
-	cl, err := k.Client(append(slices.Clone(opts), ours...)...)
+	cl, err := k.Client(append(s.Protocol.options(slices.Clone(opts)), ours...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +182,10 @@ func refuseReserved(opts []kgo.Opt) error {
 // timeout, that a JoinGroup waits for the other members. The client tries for ever, and says nothing: a caller that must not wait for ever
 // looks here.
 func (g *Group) Silence() time.Duration { return g.session.silence() }
+
+// FellBack is closed when the client was to speak ServerSide and spoke a classic protocol: a broker does
+// not offer KIP-848, and the client then does so without a word. Nothing is granted from then on.
+func (g *Group) FellBack() <-chan struct{} { return g.session.fellBack }
 
 // Owned returns the ownership of p: nil if p is not assigned, and possibly one that is gone.
 func (g *Group) Owned(p stream.Partition) *Ownership {
@@ -273,6 +296,11 @@ func each(os []*Ownership, do func(*Ownership)) {
 func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
 	<-g.ready
 	defer g.session.wake()
+	select {
+	case <-g.session.fellBack:
+		return // the generation of another protocol than the caller counts on
+	default:
+	}
 	stale := g.takeStale()
 	each(stale, func(o *Ownership) { g.released(o, true) })
 	granted := g.regrant(stale)

@@ -45,12 +45,20 @@ func (j *Job) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	return member.New(j.memberConfig(ctx, found)).Run(ctx)
+	c, err := j.cfg.withTimings(found)
+	if err != nil {
+		return err
+	}
+	c.logTimings()
+	return member.New(c.memberConfig(ctx, found)).Run(ctx)
 }
 
 // Check looks at the cluster without changing it.
 func (j *Job) Check(ctx context.Context) (claim.Report, error) {
 	found, err := j.inspect(ctx, false)
+	if err == nil {
+		_, err = j.cfg.withTimings(found)
+	}
 	return found.Report, err
 }
 
@@ -64,7 +72,7 @@ func (j *Job) inspect(ctx context.Context, create bool) (preflight.Found, error)
 		Kafka: c.Kafka, Group: c.Group, Component: c.Component, Inputs: c.Inputs,
 		Progress: preflight.ProgressTopic{Role: c.Progress.Role, Topic: c.Progress.Topic, ConfigField: c.Progress.CreateField},
 		Outputs:  c.Outputs, SamePartition: c.AsRead,
-		Transactional: c.Guarantee != Unfenced, Claims: c.Claims,
+		Transactional: c.Guarantee != Unfenced, Claims: c.Claims, ServerSide: c.Member.Protocol == fence.ServerSide,
 	}
 	if create := c.Progress.Create; create != nil {
 		p.Progress.Create = &wire.TopicConfig{Replicas: create.Replicas, Configs: create.Configs}
@@ -78,12 +86,11 @@ func (j *Job) inspect(ctx context.Context, create bool) (preflight.Found, error)
 	return preflight.Inspect(ctx, p, create)
 }
 
-func (j *Job) memberConfig(ctx context.Context, found preflight.Found) member.Config {
-	c := j.cfg
+func (c Config) memberConfig(ctx context.Context, found preflight.Found) member.Config {
 	m := member.Config{
 		Kafka: c.Kafka,
 		Session: fence.Session{
-			Group: c.Group, InstanceID: c.Member.InstanceID, SessionTimeout: c.Member.SessionTimeout,
+			Group: c.Group, InstanceID: c.Member.InstanceID, Protocol: c.Member.Protocol, SessionTimeout: c.Member.SessionTimeout,
 			RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
 		},
 		TransactionTimeout: c.Member.TransactionTimeout,
@@ -104,6 +111,8 @@ func (j *Job) memberConfig(ctx context.Context, found preflight.Found) member.Co
 		},
 		SilenceLimit: c.Member.UnreachableTimeout,
 		StallTimeout: c.Restore.StallTimeout,
+		RetainBytes:  c.Restore.RetainBytes,
+		RetainFor:    c.Restore.RetainFor,
 		RevokeBudget: c.Commit.RevokeBudget,
 		QueueRecords: c.Member.QueueRecords,
 		MaxWrites:    c.Commit.MaxWrites,

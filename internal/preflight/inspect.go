@@ -45,7 +45,7 @@ func Inspect(ctx context.Context, job Job, create bool) (Found, error) {
 	}
 	defer client.Close()
 	i.client = client
-	err = errors.Join(i.features(ctx), i.timeout(ctx), i.topics(ctx), i.group(ctx))
+	err = errors.Join(i.features(ctx), i.protocol(ctx), i.timeout(ctx), i.topics(ctx), i.group(ctx))
 	if err == nil && create && !i.found.Progress.Exists {
 		err = i.createProgress(ctx)
 	}

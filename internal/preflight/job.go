@@ -27,6 +27,8 @@ type Job struct {
 	// Transactional demands brokers whose commit of an offset in a transaction is checked against the
 	// generation of the member.
 	Transactional bool
+	// ServerSide demands brokers that serve groups of KIP-848, in Kafka 4.3's way.
+	ServerSide bool
 	// TransactionTimeout is what the producers will ask for. 0: it is not compared with the brokers'
 	// maximum.
 	TransactionTimeout time.Duration
@@ -51,6 +53,7 @@ type Found struct {
 	Progress wire.Facts
 	Outputs  map[string]wire.Facts // by topic, the dead letters' included
 	Features wire.Features
+	Timings  wire.GroupTimings // with Job.ServerSide; 0: the brokers have not told
 	Report   claim.Report
 }
 

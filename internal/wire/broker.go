@@ -28,7 +28,9 @@ func MaxTransactionTimeout(ctx context.Context, cl *kgo.Client) (time.Duration, 
 	limits := make([]time.Duration, len(brokers.Brokers))
 	var asking sync.WaitGroup
 	for i, b := range brokers.Brokers {
-		asking.Go(func() { limits[i] = timeoutLimit(ctx, cl, b.NodeID) })
+		asking.Go(func() {
+			limits[i] = timeOf(ctx, cl.Broker(int(b.NodeID)), brokerResource(b.NodeID), maxTransactionTimeout)
+		})
 	}
 	asking.Wait()
 	var least time.Duration
@@ -40,16 +42,20 @@ func MaxTransactionTimeout(ctx context.Context, cl *kgo.Client) (time.Duration, 
 	return least, nil
 }
 
-// timeoutLimit asks one broker. 0: it has not told.
-func timeoutLimit(ctx context.Context, cl *kgo.Client, node int32) time.Duration {
+func brokerResource(node int32) kmsg.DescribeConfigsRequestResource {
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(node))
+	return r
+}
+
+// timeOf asks a broker for one configuration in milliseconds. 0: it has not told.
+func timeOf(ctx context.Context, broker *kgo.Broker, of kmsg.DescribeConfigsRequestResource, name string) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
 	req := kmsg.NewPtrDescribeConfigsRequest()
-	r := kmsg.NewDescribeConfigsRequestResource()
-	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(node))
-	r.ConfigNames = []string{maxTransactionTimeout}
-	req.Resources = append(req.Resources, r)
-	kresp, err := cl.Broker(int(node)).RetriableRequest(ctx, req)
+	of.ConfigNames = []string{name}
+	req.Resources = append(req.Resources, of)
+	kresp, err := broker.RetriableRequest(ctx, req)
 	if err != nil {
 		return 0
 	}
@@ -58,7 +64,7 @@ func timeoutLimit(ctx context.Context, cl *kgo.Client, node int32) time.Duration
 			return 0
 		}
 		for _, c := range r.Configs {
-			if c.Name != maxTransactionTimeout || c.Value == nil {
+			if c.Name != name || c.Value == nil {
 				continue
 			}
 			if ms, err := strconv.ParseInt(*c.Value, 10, 64); err == nil {

@@ -41,19 +41,10 @@ const brokerPatience = 3 * time.Second
 // A broker that does not answer is taken for an old one, which costs each transaction a request that
 // does no harm: a broker that is down must not hinder a takeover. It fails if none answers.
 func LookupFeatures(ctx context.Context, cl *kgo.Client) (Features, error) {
-	meta := kmsg.NewPtrMetadataRequest()
-	meta.Topics = []kmsg.MetadataRequestTopic{}
-	brokers, err := meta.RequestWith(ctx, cl)
+	answers, faults, err := askVersions(ctx, cl)
 	if err != nil {
-		return Features{}, fmt.Errorf("list brokers: %w", err)
+		return Features{}, err
 	}
-	answers := make([]*kmsg.ApiVersionsResponse, len(brokers.Brokers))
-	faults := make([]error, len(brokers.Brokers))
-	var asking sync.WaitGroup
-	for i, b := range brokers.Brokers {
-		asking.Go(func() { answers[i], faults[i] = versionsOf(ctx, cl, b.NodeID) })
-	}
-	asking.Wait()
 	f := Features{TxnOffsetCommit: math.MaxInt16}
 	epoch := int64(-2) // below the -1 of a broker that has no finalized features
 	for i, a := range answers {
@@ -77,6 +68,24 @@ func LookupFeatures(ctx context.Context, cl *kgo.Client) (Features, error) {
 		return Features{}, errors.Join(append(faults, errors.New("no broker told its versions"))...)
 	}
 	return f, nil
+}
+
+// askVersions asks every broker what it speaks: an answer or a fault for each.
+func askVersions(ctx context.Context, cl *kgo.Client) (answers []*kmsg.ApiVersionsResponse, faults []error, err error) {
+	meta := kmsg.NewPtrMetadataRequest()
+	meta.Topics = []kmsg.MetadataRequestTopic{}
+	brokers, err := meta.RequestWith(ctx, cl)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list brokers: %w", err)
+	}
+	answers = make([]*kmsg.ApiVersionsResponse, len(brokers.Brokers))
+	faults = make([]error, len(brokers.Brokers))
+	var asking sync.WaitGroup
+	for i, b := range brokers.Brokers {
+		asking.Go(func() { answers[i], faults[i] = versionsOf(ctx, cl, b.NodeID) })
+	}
+	asking.Wait()
+	return answers, faults, nil
 }
 
 func versionsOf(ctx context.Context, cl *kgo.Client, node int32) (*kmsg.ApiVersionsResponse, error) {
