@@ -3,6 +3,7 @@ package crash
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
 	"testing"
 
@@ -11,13 +12,21 @@ import (
 
 // book has the outcome of each strike.
 type book struct {
-	list []strike
+	list   []strike
+	commit string
 
 	mu       sync.Mutex
 	outcomes map[string]string
 }
 
-func newBook(list []strike) *book { return &book{list: list, outcomes: map[string]string{}} }
+func newBook(t *testing.T, list []strike) *book {
+	b := &book{list: list, commit: commitOf(t), outcomes: map[string]string{}}
+	// The results themselves are no change of what was tested.
+	if exec.CommandContext(t.Context(), "git", "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)results").Run() != nil {
+		b.commit += ", with changes"
+	}
+	return b
+}
 
 func (b *book) note(s strike, outcome string) {
 	b.mu.Lock()
@@ -37,17 +46,17 @@ func (b *book) write(t *testing.T) {
 	if path == "" {
 		return
 	}
-	if err := os.WriteFile(path, []byte(b.table(commitOf(t))), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(b.table()), 0o644); err != nil {
 		t.Error(err)
 	}
 }
 
 // table is the outcomes as Markdown: a row a crash point, a column a blow.
-func (b *book) table(commit string) string {
+func (b *book) table() string {
 	tested := b.tested()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	text := fmt.Sprintf("# Crash steps on Kafka %s\n\nCommit %s: tested %d/%d.\n", kafkatest.Version(), commit, tested, len(b.list))
+	text := fmt.Sprintf("# Crash steps on Kafka %s\n\nCommit %s: tested %d/%d.\n", kafkatest.Version(), b.commit, tested, len(b.list))
 	component, row := "", ""
 	for _, s := range b.list {
 		if s.c.name != component {

@@ -229,28 +229,29 @@ func (s strike) found(r *run, hit Sighting) string {
 				return "read back"
 			}
 		}
-		return "went on"
+		return "goes on"
 	}
-	outcome := "not committed"
 	for p := range int32(partitions) {
-		if lane := fmt.Sprint(p); hit.Lane != "group" && hit.Lane != lane {
+		if hit.Lane != "group" && hit.Lane != fmt.Sprint(p) {
 			continue
 		}
-		want := r.tr.Committed(p, r.seeded[p])
 		grants := r.f.Since(r.mark, func(e trial.Event) bool {
 			return e.Member == r.two.Name && e.Kind == holdfasttest.EventAssigned && e.Partition == p
 		})
 		if len(grants) == 0 {
 			continue // it had the partition already
 		}
-		if got := grants[0].Offset; got != want {
+		if got, want := grants[0].Offset, r.tr.Committed(p, r.seeded[p]); got != want {
 			r.t.Errorf("partition %d: the next owner begins at %d, and %d was acknowledged", p, got, want)
 		}
-		if want > r.seeded[p] {
-			outcome = "committed before"
-		}
 	}
-	return outcome
+	switch s.point.from.Name {
+	case "EndTxn", "OffsetCommit":
+		return "committed before"
+	case "AddPartitionsToTxn", "Produce", "AddOffsetsToTxn", "TxnOffsetCommit":
+		return "not committed"
+	}
+	return "nothing open"
 }
 
 // expel has the group forget the member, as it does by itself when the session is over.

@@ -73,7 +73,7 @@ func TestKafkaCrashSteps(t *testing.T) {
 	if !everything() {
 		chosen = shard(t, list)
 	}
-	b := newBook(list)
+	b := newBook(t, list)
 	t.Run("strike", func(t *testing.T) {
 		for _, s := range chosen {
 			t.Run(s.String(), func(t *testing.T) {
