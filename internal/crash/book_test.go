@@ -68,7 +68,7 @@ func (b *book) table() string {
 			text += fmt.Sprintf("| %v |", s.point)
 			for _, blow := range blows {
 				cell := "–"
-				at := strike{s.c, s.point, blow}.String()
+				at := strike{c: s.c, point: s.point, blow: blow}.String()
 				for _, other := range b.list {
 					if other.String() == at {
 						cell = b.outcomes[at]

@@ -63,6 +63,7 @@ type strike struct {
 	c     component
 	point point
 	blow  blow
+	ready func(*run) // what has to have happened before the blow; nil: nothing more
 }
 
 func (s strike) String() string {
@@ -75,7 +76,7 @@ func (s strike) at(r *run) (stage int, match wiretap.Match) {
 	stage = s.point.atFrom
 	if !s.point.lost {
 		stage = s.point.atTo
-		is = func(g Sighting) bool { p, ok := g.Pair(); return ok && p == s.point.Pair }
+		is = s.ends
 	}
 	return stage, wiretap.First(1, func(q wiretap.Request) bool {
 		for _, g := range r.tr.Of(idOf(q)) {
@@ -85,6 +86,15 @@ func (s strike) at(r *run) (stage int, match wiretap.Match) {
 		}
 		return false
 	})
+}
+
+// ends reports whether a request is the second of the pair. A pair without a first has any.
+func (s strike) ends(g Sighting) bool {
+	p, ok := g.Pair()
+	if s.point.First == "" {
+		p.First = ""
+	}
+	return ok && p == s.point.Pair
 }
 
 func (s strike) action() wiretap.Action {
@@ -118,6 +128,9 @@ func (s strike) run(t *testing.T) (*run, Sighting) {
 	fault := r.one.Hold(s.action(), match)
 	r.begin(stage, all[stage])
 	hit := s.landed(r, fault)
+	if s.ready != nil {
+		s.ready(r)
+	}
 	s.strike(r, fault)
 	closing := stage == len(all)-1
 	s.others(r, stage >= sharing, closing)
@@ -138,7 +151,7 @@ func (s strike) landed(r *run, fault *wiretap.Fault) Sighting {
 	}
 	var hit Sighting
 	for _, g := range r.tr.Of(idOf(fault.Caught()[0])) {
-		if p, ok := g.Pair(); s.point.lost && g.To == s.point.from || !s.point.lost && ok && p == s.point.Pair {
+		if s.point.lost && g.To == s.point.from || !s.point.lost && s.ends(g) {
 			hit = g
 			break
 		}
@@ -168,6 +181,9 @@ func (s strike) strike(r *run, fault *wiretap.Fault) {
 		fault.Lift()
 	}
 	r.mark = r.f.Mark()
+	for p := range r.seeded { // what the member commits when it is back is not the next owner's start
+		r.acked[p] = r.tr.Committed(p, r.seeded[p])
+	}
 }
 
 // nothingSince asserts that the dead process has not gone past the place where it was killed.
@@ -241,7 +257,7 @@ func (s strike) found(r *run, hit Sighting) string {
 		if len(grants) == 0 {
 			continue // it had the partition already
 		}
-		if got, want := grants[0].Offset, r.tr.Committed(p, r.seeded[p]); got != want {
+		if got, want := grants[0].Offset, r.acked[p]; got != want {
 			r.t.Errorf("partition %d: the next owner begins at %d, and %d was acknowledged", p, got, want)
 		}
 	}

@@ -48,13 +48,14 @@ type run struct {
 	mark     int             // in the field's events, before the present stage
 	before   int             // outputs answered before the present stage
 	seeded   map[int32]int64 // committed at the start
+	acked    map[int32]int64 // acknowledged by a broker before the blow
 }
 
 // newRun makes a component that has committed something, and a member that is yet to start. It commits
 // nothing but what it is asked for.
 func newRun(t *testing.T, c component) *run {
 	t.Helper()
-	r := &run{t: t, c: c, f: trial.New(t, kafkatest.Start(t), c.app, partitions)}
+	r := &run{t: t, c: c, f: trial.New(t, kafkatest.Start(t), c.app, partitions), acked: map[int32]int64{}}
 	seed := r.f.Member("seed")
 	seed.Start()
 	for p := range int32(partitions) {

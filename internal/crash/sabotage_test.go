@@ -14,11 +14,16 @@ var sabotages = []struct {
 	off       rule.Name
 	component string
 	pair      Pair
+	loose     bool // whatever the first request is
+	ready     func(*run)
 	invariant string
 }{
-	{rule.Holds, "FencedState", Pair{Fold, "EndTxn", produceOutputs}, "I1"},
-	{rule.AppliedSkip, "FencedState", Pair{Fold, "EndTxn", produceOutputs}, "I2"},
-	{rule.OutputsInside, "FencedOutputs", Pair{Commit, "TxnOffsetCommit", "EndTxn"}, "I4"},
+	{off: rule.Holds, component: "FencedState", pair: Pair{Fold, "EndTxn", produceOutputs}, invariant: "I1"},
+	{off: rule.AppliedSkip, component: "FencedState", pair: Pair{Fold, "EndTxn", produceOutputs}, invariant: "I2"},
+	// The outputs go beside the transaction, in any order with its requests: they have to be there before
+	// the blow, to be there again after it.
+	{off: rule.OutputsInside, component: "FencedOutputs", pair: Pair{Commit, "TxnOffsetCommit", "EndTxn"}, loose: true, invariant: "I4",
+		ready: func(r *run) { r.wait("outputs", func() bool { return r.tr.Answers(produceOutputs) > 0 }) }},
 }
 
 // sabotage shows that the sweep can fail: with a rule switched off the verdict finds a defect after a crash
@@ -36,7 +41,11 @@ func sabotage(t *testing.T, pairs map[string][]found) {
 			if at < 0 {
 				t.Fatalf("the recorder has not seen %v", s.pair)
 			}
-			r, _ := strike{c, point{pairs[s.component][at], false}, kill}.run(t)
+			p := pairs[s.component][at]
+			if s.loose {
+				p.First = ""
+			}
+			r, _ := strike{c: c, point: point{found: p}, blow: kill, ready: s.ready}.run(t)
 			vs := r.f.Verdict()
 			if !slices.ContainsFunc(vs, func(v holdfasttest.Violation) bool { return v.Invariant == s.invariant }) {
 				t.Errorf("no %s without %s, but %v", s.invariant, s.off, vs)

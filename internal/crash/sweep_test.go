@@ -54,7 +54,7 @@ func strikes(pairs map[string][]found) (out []strike) {
 				if c.name == "Unfenced" && b == cut {
 					continue
 				}
-				out = append(out, strike{c, p, b})
+				out = append(out, strike{c: c, point: p, blow: b})
 			}
 		}
 	}
