@@ -36,6 +36,9 @@ type link struct {
 	gone   bool // the process was killed
 }
 
+// refusalTakes is how long a broker that is not there takes to refuse a connection.
+const refusalTakes = 10 * time.Millisecond
+
 // outage is what keeps a process from a broker.
 type outage int
 
@@ -79,6 +82,12 @@ func (l *link) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 		l.mu.Unlock()
 		switch state {
 		case refusing:
+			// As long as a packet takes to come back. A client that is refused may ask again at once (kgo does,
+			// for AddPartitionsToTxn), and virtual time would stand still.
+			select {
+			case <-time.After(refusalTakes):
+			case <-ctx.Done():
+			}
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		case silent:
 			select {
