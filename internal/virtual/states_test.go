@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/holdfasttest"
@@ -93,39 +94,59 @@ var messages = map[string]string{
 	"partition could not be granted anew yet":                                                           "grant anew failed",
 }
 
-// marks counts the states that one member's hooks and log lines show. It is a slog.Handler.
+// marks counts the states that one member's hooks and log lines show, and keeps the lines.
 type marks struct {
 	states *states
 	mu     sync.Mutex
 	last   map[stream.Partition]string // the last refusal since a commit
+	lines  []logLine
+}
+
+type logLine struct {
+	at   time.Time
+	text string
 }
 
 func newMarks(s *states) *marks { return &marks{states: s, last: map[stream.Partition]string{}} }
 
-// Enabled implements slog.Handler.
-func (m *marks) Enabled(context.Context, slog.Level) bool { return true }
+// logged is the slog.Handler of marks.
+type logged struct {
+	*marks
+	with string
+}
 
-// WithAttrs implements slog.Handler: only messages are looked at.
-func (m *marks) WithAttrs([]slog.Attr) slog.Handler { return m }
+// Enabled implements slog.Handler.
+func (l logged) Enabled(context.Context, slog.Level) bool { return true }
+
+// WithAttrs implements slog.Handler.
+func (l logged) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		l.with += " " + a.String()
+	}
+	return l
+}
 
 // WithGroup implements slog.Handler.
-func (m *marks) WithGroup(string) slog.Handler { return m }
+func (l logged) WithGroup(string) slog.Handler { return l }
 
 // Handle implements slog.Handler.
-func (m *marks) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "the unknown outcome was read back" {
-		r.Attrs(func(a slog.Attr) bool {
-			if a.Key == "outcome" {
-				m.states.saw("unknown outcome read back as " + a.Value.String())
-			}
-			return true
-		})
-	}
+func (l logged) Handle(_ context.Context, r slog.Record) error {
+	line := r.Level.String() + " " + r.Message + l.with
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "outcome" && r.Message == "the unknown outcome was read back" {
+			l.states.saw("unknown outcome read back as " + a.Value.String())
+		}
+		line += " " + a.String()
+		return true
+	})
 	for begin, name := range messages {
 		if strings.HasPrefix(r.Message, begin) {
-			m.states.saw(name)
+			l.states.saw(name)
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, logLine{time.Now(), line})
 	return nil
 }
 

@@ -231,7 +231,7 @@ func (m *member) build() (runner, error) {
 	hooks := []holdfast.Hooks{m.marks.hooks()}
 	if m.w.s.Pipe {
 		conf := m.w.pipe()
-		conf.Kafka, conf.Logger = m.w.kafka(m.link.Dial, kgo.ClientID(m.name)), slog.New(m.marks)
+		conf.Kafka, conf.Logger = m.w.kafka(m.link.Dial, kgo.ClientID(m.name)), slog.New(logged{marks: m.marks})
 		conf.Hooks = append(hooks, m.rec.Hooks())
 		call := conf.Func
 		conf.Func = func(ctx context.Context, r stream.Record, out *pipe.Out) error {
@@ -241,7 +241,7 @@ func (m *member) build() (runner, error) {
 		return pipe.New(conf)
 	}
 	conf := m.w.flow()
-	conf.Kafka, conf.Logger, conf.Hooks = m.w.kafka(m.link.Dial, kgo.ClientID(m.name)), slog.New(m.marks), hooks
+	conf.Kafka, conf.Logger, conf.Hooks = m.w.kafka(m.link.Dial, kgo.ClientID(m.name)), slog.New(logged{marks: m.marks}), hooks
 	call := conf.Fold
 	conf.Fold = func(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
 		m.linger(ctx)
@@ -424,30 +424,54 @@ func (w *world) judge() (holdfasttest.History, []holdfasttest.Violation) {
 
 // trace returns all that the members have told, in the order of the virtual clock.
 func (w *world) trace() []string {
-	var events []holdfasttest.Event
+	var told []logLine
 	for _, m := range w.members {
-		events = append(events, m.rec.Member().Events...)
+		for _, e := range m.rec.Member().Events {
+			told = append(told, logLine{e.At, fmt.Sprintf("%-4s %s", m.name, textOf(e))})
+		}
+		m.marks.mu.Lock()
+		for _, l := range m.marks.lines {
+			told = append(told, logLine{l.at, fmt.Sprintf("%-4s %s", m.name, l.text)})
+		}
+		m.marks.mu.Unlock()
 	}
-	slices.SortStableFunc(events, func(a, b holdfasttest.Event) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(told, func(a, b logLine) int { return a.at.Compare(b.at) })
 	var lines []string
-	for _, e := range events {
-		line := fmt.Sprintf("%10v %-8s %-13s", e.At.Sub(w.began).Round(time.Millisecond), e.Member, e.Kind)
-		if e.Partition.Topic != "" {
-			line += fmt.Sprintf(" %s-%d at %d", e.Partition.Topic, e.Partition.Partition, e.Offset)
-		}
-		if e.Ownership > 0 {
-			line += fmt.Sprintf(" ownership %d generation %d", e.Ownership, e.Generation)
-		}
-		if e.Key != nil {
-			line += fmt.Sprintf(" %q on %s", e.Key, e.State)
-		}
-		if e.Cause != "" {
-			line += " cause: " + e.Cause
-		}
-		if e.Final {
-			line += " (final)"
-		}
-		lines = append(lines, line)
+	for _, l := range told {
+		lines = append(lines, fmt.Sprintf("%10v %s", l.at.Sub(w.began).Round(time.Millisecond), l.text))
 	}
 	return lines
+}
+
+func textOf(e holdfasttest.Event) string {
+	line := fmt.Sprintf("%-13s", e.Kind)
+	if e.Partition.Topic != "" {
+		line += fmt.Sprintf(" %s-%d at %d", e.Partition.Topic, e.Partition.Partition, e.Offset)
+	}
+	if e.Ownership > 0 {
+		line += fmt.Sprintf(" ownership %d generation %d", e.Ownership, e.Generation)
+	}
+	if e.Key != nil {
+		line += fmt.Sprintf(" %q on %s", e.Key, e.State)
+	}
+	if e.Cause != "" {
+		line += " cause: " + e.Cause
+	}
+	if e.Final {
+		line += " (final)"
+	}
+	return line
+}
+
+// groupText says what the group's coordinator knows.
+func (w *world) groupText() string {
+	info := w.cluster.GroupInfo(group)
+	if info == nil {
+		return "there is no group"
+	}
+	text := fmt.Sprintf("the group is %s in epoch %d", info.State, info.Epoch)
+	for _, m := range info.Members {
+		text += fmt.Sprintf("; %s has %v", m.MemberID, m.Assignment)
+	}
+	return text
 }
