@@ -175,7 +175,7 @@ func (w *world) happen() error {
 		return w.outcome()
 	case p >= 97:
 		return w.crash()
-	case p >= 95 && w.batch == nil:
+	case p >= 95:
 		return w.revoke()
 	}
 	return nil
@@ -355,8 +355,11 @@ func (w *world) revoke() error {
 	dirty := w.e.Stats().Dirty + w.e.Stats().Holds
 	next, committed := w.e.Next(), w.e.CommittedOffset()
 	kept := w.e.Retain()
+	if kept && w.batch != nil {
+		return broken("retained", "with a batch in flight, at %d", next)
+	}
 	if !kept {
-		if dirty == 0 && next == committed && !w.e.tainted {
+		if dirty == 0 && w.batch == nil && next == committed && !w.e.tainted {
 			return broken("retained", "a clean engine at %d is not kept", next)
 		}
 		return nil

@@ -145,10 +145,10 @@ func (m *Member) expireRetained(ctx context.Context) {
 // engine, and before it says that it has drained. Nothing is kept after any other end: a lost
 // ownership, an outcome in doubt, a step that failed for good or tainted a state, a stop of the member.
 //
-// Unfenced has no nonce in its progress records, by which one's own could be told from a stale owner's;
-// and a pipe has no state.
+// Unfenced has no LastCommit: its progress records carry no nonce, by which one's own could be told from a
+// stale owner's. A pipe has no state.
 func (w *worker) retain() {
-	if w.m.retention.off() || !w.m.cfg.Fenced || w.m.cfg.Map != nil || w.m.ending.Load() || w.m.failed() != nil || w.doubt.Load() {
+	if w.m.retention.off() || w.m.cfg.Map != nil || w.m.ending.Load() || w.m.failed() != nil || w.doubt.Load() {
 		return
 	}
 	r := w.kept
