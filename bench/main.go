@@ -37,6 +37,7 @@ var measurements = []measurement{
 	{"flow", benchFlow},
 	{"pipe", benchPipe},
 	{"restore", benchRestore},
+	{"retained", benchRetained},
 	{"partitions", benchPartitions},
 }
 

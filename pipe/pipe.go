@@ -70,7 +70,8 @@ type Config struct {
 	// else than a pipe or a flow, as a person who resets the group or another client that is a member
 	// of it, is where the pipe goes on.
 	Start holdfast.Start
-	// Restore bounds the reading of the progress partition at an assignment.
+	// Restore bounds the reading of the progress partition at an assignment. A pipe has no states to
+	// retain: RetainBytes and RetainFor do nothing.
 	Restore holdfast.Restore
 	// Commit sets when a batch is closed: Interval (default 100 ms), MaxWrites (default 10,000 records),
 	// MaxBytes (default 4 MiB). What is about states has no meaning here and is refused.

@@ -26,6 +26,7 @@ func drive(h stream.Hooks) {
 	h.Restoring(stream.Restoring{Partition: p0, Position: 10, Target: 40, Records: 5, Bytes: 50})
 	h.Stalled(stream.Stalled{Partition: p0, Position: 12, Target: 40, For: 90 * time.Second})
 	h.Restored(stream.Restored{Partition: p0, Keys: 4, Records: 30, Bytes: 300, Took: 2 * time.Second, Start: 7})
+	h.Restored(stream.Restored{Partition: p0, Keys: 4, Took: time.Millisecond, Start: 7, Retained: true})
 	h.Committed(stream.Committed{Partition: p0, Next: 9, Writes: 2, Bytes: 64, Took: 8 * time.Millisecond})
 	h.Committed(stream.Committed{Partition: p0, Next: 11, Writes: 1, Outputs: 5, Bytes: 32, OutputBytes: 80, Took: 40 * time.Millisecond, ReadBack: true})
 	h.Refused(stream.Refused{Partition: p0, Cause: "generation", Code: 22, Err: errors.New("refused")})

@@ -145,10 +145,10 @@ func (m *Member) expireRetained(ctx context.Context) {
 // engine, and before it says that it has drained. Nothing is kept after any other end: a lost
 // ownership, an outcome in doubt, a step that failed for good or tainted a state, a stop of the member.
 //
-// Unfenced has no nonce in its progress records, by which one's own could be told from a stale owner's;
-// and a pipe has no state.
+// Unfenced has no LastCommit: its progress records carry no nonce, by which one's own could be told from a
+// stale owner's. A pipe has no state.
 func (w *worker) retain() {
-	if w.m.retention.off() || !w.m.cfg.Fenced || w.m.cfg.Map != nil || w.m.ending.Load() || w.m.failed() != nil || w.doubt.Load() {
+	if w.m.retention.off() || w.m.cfg.Map != nil || w.m.ending.Load() || w.m.failed() != nil || w.doubt.Load() {
 		return
 	}
 	r := w.kept
@@ -264,17 +264,15 @@ func (w *worker) unchanged(ctx context.Context, r *retained) (f found, ok bool, 
 
 // checkPatience is for how long the end of the snapshot partition is asked for. A restore, which follows
 // then, has more, and says what is wrong.
-const checkPatience = 10 * time.Second
+const checkPatience = 30 * time.Second
 
 // compare names the first difference between what was retained and what Kafka has; "": there is none.
 func (w *worker) compare(ctx context.Context, r *retained, f *found) (difference string, err error) {
-	if age := time.Since(r.since); age >= w.m.retention.age {
+	if age := time.Since(r.since); age >= w.m.retention.age { // the takeover took its time
 		return fmt.Sprintf("it is %v old", age.Round(time.Second)), nil
 	}
-	c := w.committed
-	if c.Next != r.last.Next || c.Nonce != r.last.Nonce || c.Sequence != r.last.Sequence {
-		return fmt.Sprintf("the group has committed offset %d (%s), and it is of offset %d (%s)",
-			c.Next, witnessName(c.Nonce, c.Sequence), r.last.Next, witnessName(r.last.Nonce, r.last.Sequence)), nil
+	if difference := offsetDiffers(w.committed, r.last); difference != "" {
+		return difference, nil
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, checkPatience, errLateCheck)
 	defer cancel()
@@ -302,6 +300,16 @@ func (w *worker) compare(ctx context.Context, r *retained, f *found) (difference
 }
 
 var errLateCheck = errors.New("the snapshot partition's end could not be read in time")
+
+// offsetDiffers says what the group's committed offset has other than the commit that made what was
+// retained; "": nothing.
+func offsetDiffers(c fence.Committed, last fence.LastCommit) string {
+	if c.Next == last.Next && c.Nonce == last.Nonce && c.Sequence == last.Sequence {
+		return ""
+	}
+	return fmt.Sprintf("the group has committed offset %d (%s), and it is of offset %d (%s)",
+		c.Next, witnessName(c.Nonce, c.Sequence), last.Next, witnessName(last.Nonce, last.Sequence))
+}
 
 // tailDiffers says what the end of the log has other than a progress record at an offset and the one
 // marker of its transaction; "": nothing.

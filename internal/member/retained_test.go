@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/rule"
@@ -28,7 +31,8 @@ type part struct {
 	restored []stream.Restored
 	assigned map[int32]int64 // committed offset found at the last assignment
 	next     map[int32]int64 // committed by it
-	told     chan struct{}   // closed, and replaced, with each event
+	revoked  int
+	told     chan struct{} // closed, and replaced, with each event
 }
 
 func (p *place) part(ctx context.Context, c holdfast.Config[int]) *part {
@@ -37,6 +41,7 @@ func (p *place) part(ctx context.Context, c holdfast.Config[int]) *part {
 	c.Hooks = append(c.Hooks, holdfast.Hooks{
 		Restored:  func(e stream.Restored) { f.note(func() { f.restored = append(f.restored, e) }) },
 		Assigned:  func(e stream.Assigned) { f.note(func() { f.assigned[e.Partition.Partition] = e.Committed }) },
+		Revoked:   func(stream.Released) { f.note(func() { f.revoked++ }) },
 		Committed: func(e stream.Committed) { f.note(func() { f.next[e.Partition.Partition] = e.Next }) },
 	})
 	h, err := holdfast.New(c)
@@ -208,6 +213,14 @@ func TestRetainedStateIsDropped(t *testing.T) {
 				p.must(err)
 			}
 		}, stream.ErrOffsetMismatch},
+		{"the input was truncated", func(p *place) func(*part, int32) {
+			return func(*part, int32) {
+				p.cluster.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+					p.cluster.KeepControl()
+					return shorter(req.(*kmsg.OffsetForLeaderEpochRequest)), nil, true
+				})
+			}
+		}, stream.ErrTruncated},
 	} {
 		for _, off := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, rule off %v", c.name, off), func(t *testing.T) {
@@ -226,6 +239,98 @@ func TestRetainedStateIsDropped(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// shorter answers that the leader epoch ends after one record.
+func shorter(req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+	for _, t := range req.Topics {
+		topic := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		topic.Topic = t.Topic
+		for _, p := range t.Partitions {
+			answer := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			answer.Partition, answer.LeaderEpoch, answer.EndOffset = p.Partition, p.LeaderEpoch, 1
+			topic.Partitions = append(topic.Partitions, answer)
+		}
+		resp.Topics = append(resp.Topics, topic)
+	}
+	return resp
+}
+
+// eager has two partitions with one member, before another one joins.
+func eager(p *place) (a *part, conf holdfast.Config[int]) {
+	p.t.Helper()
+	p.add(1)
+	p.produceTo(0, 3)
+	p.produceTo(1, 3)
+	conf = p.config()
+	conf.Member.Protocol = holdfast.Eager
+	a = p.part(p.t.Context(), conf)
+	a.commits(0, 3)
+	a.commits(1, 3)
+	return a, conf
+}
+
+// In an eager rebalance every partition is revoked. Those that come back, which are most, are not read
+// again: neither when a member joins nor when it leaves.
+func TestRetainedStateThroughEagerRebalances(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	a, conf := eager(p)
+	b := p.part(t.Context(), conf)
+	if _, ok := b.restoration(1); !ok {
+		t.Fatal(b.err)
+	}
+	stayed, ok := a.restoration(3)
+	if !ok || !stayed.Retained {
+		t.Fatalf("a partition that stays came back as %+v, %v", stayed, a.err)
+	}
+	p.produceTo(0, 2)
+	p.produceTo(1, 2)
+	a.commits(stayed.Partition.Partition, 5)
+	b.commits(1-stayed.Partition.Partition, 5)
+	p.must(b.end())
+	if _, ok := a.restoration(5); !ok {
+		t.Fatal(a.err)
+	}
+	for _, back := range a.restored[3:] {
+		if back.Retained != (back.Partition == stayed.Partition) {
+			t.Errorf("%v came back as %+v", back.Partition, back)
+		}
+	}
+	p.produceTo(0, 1)
+	p.produceTo(1, 1)
+	a.commits(0, 6)
+	a.commits(1, 6)
+	p.must(a.end())
+	p.wantStored2(map[string]string{"k0": "6", "k1": "6"})
+}
+
+// A rebalance may follow upon a rebalance before what was retained was looked at: it is kept on.
+func TestRetainedStateIsKeptOnIfItWasNotLookedAt(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	a, conf := eager(p)
+	// A check begins at the progress record, a restore at the log's start.
+	checks := p.cluster.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Fetch}, Topic: states, Err: kerr.NotLeaderForPartition, Count: -1,
+		When: func(req kmsg.Request) bool { return req.(*kmsg.FetchRequest).Topics[0].Partitions[0].FetchOffset > 0 },
+	})
+	b := p.part(t.Context(), conf)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p.must(checks.Wait(ctx, 1))
+	p.must(b.end())
+	if !a.await(func() bool { return a.revoked == 3 }) {
+		t.Fatal(a.err)
+	}
+	checks.Remove()
+	if _, ok := a.restoration(4); !ok {
+		t.Fatal(a.err)
+	}
+	if !a.restored[2].Retained || !a.restored[3].Retained {
+		t.Errorf("the partitions came back as %+v", a.restored[2:])
 	}
 }
 

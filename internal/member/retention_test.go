@@ -151,3 +151,26 @@ func TestTailDiffers(t *testing.T) {
 		})
 	}
 }
+
+// The committed offset has to be of the very commit that made the memory: the same number may be
+// somebody else's.
+func TestOffsetDiffers(t *testing.T) {
+	t.Parallel()
+	last := fence.LastCommit{Next: 100, Nonce: 7, Sequence: 3, At: 50}
+	for _, c := range []struct {
+		name string
+		c    fence.Committed
+		want bool
+	}{
+		{"ours", fence.Committed{Next: 100, Nonce: 7, Sequence: 3}, false},
+		{"further", fence.Committed{Next: 101, Nonce: 7, Sequence: 3}, true},
+		{"another's", fence.Committed{Next: 100, Nonce: 8, Sequence: 3}, true},
+		{"another one of ours", fence.Committed{Next: 100, Nonce: 7, Sequence: 4}, true},
+		{"set by a person", fence.Committed{Next: 100}, true},
+		{"none", fence.Committed{Next: -1}, true},
+	} {
+		if got := offsetDiffers(c.c, last); (got != "") != c.want {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
