@@ -179,6 +179,23 @@ func TestKafkaCutOffMemberIsRefusedByTheGroup(t *testing.T) {
 	c.finish()
 }
 
+// Without a fence the offset is refused just so; what the member has written before that is there, which is
+// why the guarantee is called Unfenced, and why the run is not judged.
+func TestKafkaCutOffUnfencedMember(t *testing.T) {
+	if !nightly() {
+		t.Skip("set HOLDFAST_NIGHTLY=1")
+	}
+	serves(t, serverSide)
+	t.Parallel()
+	c := newCutOff(t, short(trial.App{Kind: trial.Flow, Guarantee: holdfast.Unfenced, Protocol: serverSide, Off: []rule.Name{rule.FreshSession}}), false)
+	refused := refusals(c.a, kmsg.OffsetCommit, kerr.UnknownMemberID)
+	c.Send(20)
+	refused.await(c.Field, "a's refused commit", 1)
+	c.Await("a's end of the ownership", c.mark, 1, c.a.Is(trial.Kinds(holdfasttest.EventLost)))
+	c.heartbeats.Lift()
+	c.CaughtUp()
+}
+
 // The same where the other member has taken the id over: the group is asked before the id is initialised
 // again, and it does not know the member any more. So the rightful owner is left alone.
 func TestKafkaCutOffMemberDoesNotInitialise(t *testing.T) {
