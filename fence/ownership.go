@@ -266,9 +266,12 @@ func (o *Ownership) confirm(ctx context.Context) error {
 		// The token has the grant's member id, unless the rule that makes it so is switched off.
 		err = o.session.ask(ctx, t.MemberID, t.Generation, o.partition)
 		switch {
-		case err == nil, errors.Is(err, kerr.RebalanceInProgress), errors.Is(err, kerr.IllegalGeneration),
-			errors.Is(err, kerr.StaleMemberEpoch), errors.Is(err, kerr.UnstableOffsetCommit):
+		case err == nil, errors.Is(err, kerr.RebalanceInProgress), errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.UnstableOffsetCommit):
 			return nil // the group knows the member; a generation that moved on is R7's matter
+		case errors.Is(err, kerr.StaleMemberEpoch):
+			// Under KIP-848 a member raises its epoch itself, by a heartbeat: either the answer to that is on its
+			// way, and the next token has it, or the group has expelled the member and taken it in again under the
+			// same id, and the client has yet to learn that this ownership is lost.
 		case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.GroupIDNotFound),
 			errors.Is(err, kerr.FencedMemberEpoch):
 			lost := o.lost("the group does not know the member any more (%v)", err)

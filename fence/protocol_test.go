@@ -1,10 +1,13 @@
 package fence
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -70,6 +73,38 @@ func TestNoTokenWithEpochZero(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Under KIP-848 an old epoch is no proof that the group knows this life of the member: it may have expelled
+// it and taken it in again under the same id. It is asked again until the member has another epoch.
+func TestMayInitNotUnderAnOldEpoch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeSession()
+		current := int32(2)
+		s.ask = func(_ context.Context, _ string, epoch int32, _ stream.Partition) error {
+			if s.asked++; epoch < current {
+				return kerr.StaleMemberEpoch
+			}
+			return nil
+		}
+		o := s.grant()
+		if err := o.MayInit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- o.MayInit(t.Context()) }()
+		time.Sleep(10 * time.Second)
+		select {
+		case err := <-ended:
+			t.Fatalf("let through under an old epoch: %v", err)
+		default:
+		}
+		s.set("member-1", 2)
+		if err := <-ended; err != nil || s.asked < 2 {
+			t.Errorf("under the present epoch: %v, asked %d times", err, s.asked)
+		}
+	})
 }
 
 // What a session is without its fields is the brokers' under ServerSide, and ours else.

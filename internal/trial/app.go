@@ -33,12 +33,14 @@ const (
 // App describes the application. It is plain data, which goes to the processes as JSON. What is zero is
 // set by New.
 type App struct {
-	Kind       Kind
-	Guarantee  holdfast.Guarantee // of a flow
-	Protocol   string             // of the group: "cooperative", "eager" or "server-side"
-	InstanceID string             // of a static member: it differs from member to member
-	Off        []rule.Name        // the rules that are switched off
-	Start      holdfast.Start
+	Kind      Kind
+	Guarantee holdfast.Guarantee // of a flow
+	Protocol  string             // of the group: "cooperative", "eager" or "server-side"
+	// JavaAssignors are those of a Java member, see copier.Config. "": cooperative-sticky.
+	JavaAssignors string
+	InstanceID    string      // of a static member: it differs from member to member
+	Off           []rule.Name // the rules that are switched off
+	Start         holdfast.Start
 	// FoldVersion is that of a flow.
 	FoldVersion string
 	Concurrency int // of a pipe

@@ -11,8 +11,8 @@ import (
 // EventLeads tells that the Java member leads the group, and has assigned to Offset members.
 const EventLeads = "leads"
 
-// Java adds a member of Kafka's own client to the group of a Copy, with the other members' timings, and
-// returns when it owns a partition. What it tells becomes events of a member with this name; commits
+// Java adds a member of Kafka's own client to the group of a Copy, with the other members' timings and the
+// protocol of the application, and returns when it owns a partition. What it tells becomes events of a member with this name; commits
 // have no partition.
 func (f *Field) Java(name string) *Member {
 	f.TB.Helper()
@@ -30,6 +30,7 @@ func (m *Member) startJava(l *life) {
 	a := m.App
 	l.proc = copier.Start(m.f.TB, m.f.Cluster, copier.Config{
 		Group: a.Group, Input: a.Input, Output: a.Output, TransactionalID: a.Group + "-" + m.Name, Records: 20,
+		Assignors: a.JavaAssignors, ServerSide: a.Protocol == "server-side",
 		SessionTimeout: a.Session, HeartbeatInterval: a.Heartbeat, RebalanceTimeout: a.Rebalance, TransactionTimeout: a.TransactionTimeout,
 	})
 }

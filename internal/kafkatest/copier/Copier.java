@@ -64,10 +64,15 @@ public final class Copier {
     p.put("isolation.level", "read_committed");
     p.put("enable.auto.commit", "false");
     p.put("auto.offset.reset", "earliest");
-    p.put("partition.assignment.strategy", Leader.class.getName());
     p.put("max.poll.records", args.get("records"));
-    p.put("session.timeout.ms", args.get("session"));
-    p.put("heartbeat.interval.ms", args.get("heartbeat"));
+    if (args.get("serverSide").equals("true")) {
+      p.put("group.protocol", "consumer");
+    } else {
+      String assignors = args.get("assignors");
+      p.put("partition.assignment.strategy", assignors.isEmpty() ? Leader.class.getName() : assignors);
+      p.put("session.timeout.ms", args.get("session"));
+      p.put("heartbeat.interval.ms", args.get("heartbeat"));
+    }
     p.put("max.poll.interval.ms", args.get("rebalance"));
     consumer = new KafkaConsumer<>(p, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     waiting = consumer;

@@ -32,6 +32,12 @@ type Config struct {
 	// records and the offsets in it, until the process is killed or told to stop. It says Holding.
 	// "": never.
 	Hold string
+	// Assignors are the classes of partition.assignment.strategy, with commas between them. "": a
+	// cooperative-sticky one that says when it leads.
+	Assignors string
+	// ServerSide has it speak KIP-848 (group.protocol=consumer). The group's configuration at the brokers
+	// has session and heartbeat then.
+	ServerSide bool
 	// Zero: 6 s, 300 ms, 20 s and 10 s.
 	SessionTimeout, HeartbeatInterval, RebalanceTimeout, TransactionTimeout time.Duration
 }
@@ -87,6 +93,7 @@ func Start(tb testing.TB, cluster *kafkatest.Cluster, c Config) *kafkatest.Proce
 		arg("brokers", strings.Join(cluster.Addrs, ",")), arg("client", c.TransactionalID),
 		arg("group", c.Group), arg("input", c.Input), arg("output", c.Output), arg("id", c.TransactionalID),
 		arg("records", orDefault(c.Records, 50)), arg("abortEvery", orDefault(c.AbortEvery, 3)), arg("hold", c.Hold),
+		arg("assignors", c.Assignors), arg("serverSide", c.ServerSide),
 		arg("session", millis(c.SessionTimeout, 6*time.Second)), arg("heartbeat", millis(c.HeartbeatInterval, 300*time.Millisecond)),
 		arg("rebalance", millis(c.RebalanceTimeout, 20*time.Second)), arg("timeout", millis(c.TransactionTimeout, 10*time.Second)))
 }
