@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -146,7 +147,10 @@ func passing(err error) bool {
 			return false
 		}
 	}
-	return kerr.IsRetriable(err) || kgo.IsRetryableBrokerErr(err) || errors.Is(err, stream.ErrUnreachable) ||
+	// The client does not count a dial that was refused among what may be tried again, as it may be a wrong
+	// address. Here the member has met its brokers before: one is being restarted, or the network is cut.
+	_, network := errors.AsType[*net.OpError](err)
+	return kerr.IsRetriable(err) || kgo.IsRetryableBrokerErr(err) || network || errors.Is(err, stream.ErrUnreachable) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -53,6 +53,8 @@ type App struct {
 	Commit                          time.Duration // between two commits
 	Persist                         time.Duration // of a changed state under FencedState and Unfenced
 	RevokeBudget, StallTimeout      time.Duration
+	// MaxWrites is the most records of a transaction. 0: the default of holdfast.Commit.
+	MaxWrites int
 	// Stats is the time between two Stats of a process. 0: none.
 	Stats time.Duration
 }
@@ -179,7 +181,7 @@ func (a App) member() holdfast.Member {
 }
 
 func (a App) commit() holdfast.Commit {
-	return holdfast.Commit{Interval: a.Commit, RevokeBudget: a.RevokeBudget}
+	return holdfast.Commit{Interval: a.Commit, MaxWrites: a.MaxWrites, RevokeBudget: a.RevokeBudget}
 }
 
 func (a App) kafka() kafka.Config {
