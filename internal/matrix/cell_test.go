@@ -30,13 +30,18 @@ type cell struct {
 	took     time.Duration
 }
 
-func runCell(t *testing.T, cluster *kafkatest.Cluster, g group, f fault, app trial.App) *cell {
-	begin := time.Now()
+func newCell(t *testing.T, cluster *kafkatest.Cluster, g group, app trial.App) *cell {
+	app.Protocol, app.Commit = g.protocol, 50*time.Millisecond
 	if g.java {
 		// Who leads is decided by who joined first, as long as nobody is expelled on a slow machine.
 		app.Session, app.TransactionTimeout = 10*time.Second, 6*time.Second
 	}
-	c := &cell{t: t, f: trial.New(t, cluster, app, partitions), spurious: "?"}
+	return &cell{t: t, f: trial.New(t, cluster, app, partitions), spurious: "?"}
+}
+
+// run has the group meet the fault under load.
+func (c *cell) run(g group, f fault) {
+	begin := time.Now()
 	defer func() { c.took = time.Since(begin) }()
 	if g.java {
 		c.java = c.f.Java("java")
@@ -54,8 +59,10 @@ func runCell(t *testing.T, cluster *kafkatest.Cluster, g group, f fault, app tri
 	c.f.CaughtUp()
 	c.mark = c.f.Mark()
 	f.strike(c)
+	patience := c.f.Patience
 	c.f.Patience = resumes
 	c.resumed = c.f.CaughtUp()
+	c.f.Patience = patience
 	mark := c.f.Mark()
 	for _, m := range c.all() {
 		m.AwaitCommit(mark)
@@ -64,7 +71,6 @@ func runCell(t *testing.T, cluster *kafkatest.Cluster, g group, f fault, app tri
 	c.f.CaughtUp()
 	c.conclude()
 	c.f.DeleteTopics()
-	return c
 }
 
 // all are the members that are to commit when the fault is over.
