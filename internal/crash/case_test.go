@@ -219,11 +219,15 @@ func (s strike) others(r *run, running, closing bool) {
 	if s.blow != cut {
 		return
 	}
+	mark := r.f.Mark()
 	r.one.Tap.Refuse(false)
+	r.f.Send(10)
 	if closing {
 		r.ended()
+	} else {
+		r.f.Await("a new grant for the member that was cut off", mark, 1, r.one.Is(trial.Kinds(holdfasttest.EventRestored)))
+		r.one.Stop()
 	}
-	r.f.Send(10)
 	r.f.CaughtUp()
 }
 
