@@ -16,7 +16,7 @@ each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && 
 # The race detector, but not over the model: it has one goroutine and millions of states.
 RACE = $$(case "$$module" in */model) ;; *) echo -race ;; esac)
 
-.PHONY: help setup setup-kafka check test test-fast test-kafka acceptance crash-steps nightly model demo example-flights bench-smoke
+.PHONY: help setup setup-kafka check test test-fast test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,12 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 
 model: ## every state of the commit protocol's model, with two faults
 	@cd model && go run . -faults 2 -cycles
+
+matrix: setup-kafka ## every group protocol against every fault of members and brokers, as a table
+	@HOLDFAST_MATRIX=all go test -count=1 -timeout 90m -v -run '^TestKafkaMatrix$$' ./internal/matrix
+
+soak: setup-kafka ## kills and pauses at random for HOLDFAST_SOAK (30m), then verdict and slopes
+	@HOLDFAST_SOAK=$${HOLDFAST_SOAK:-30m} go test -count=1 -timeout 0 -v -run '^TestKafkaSoak$$' ./internal/soak
 
 demo: ## show a stale writer refused, on the embedded broker
 	@echo "== building holdfast (the first time, about half a minute)"

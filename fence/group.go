@@ -10,9 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -24,6 +26,8 @@ type Group struct {
 	released func(o *Ownership, lost bool)
 	session  *session
 	client   *kgo.Client
+	kafka    kafka.Config
+	protocol Protocol
 	ctx      context.Context // carries the rule switches of the run; it is never cancelled by us
 	ready    chan struct{}   // closed when NewClient is done: the client calls back before it returns
 
@@ -132,10 +136,39 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 		return nil, err
 	}
 	defer close(g.ready)
-	g.client = cl
+	g.client, g.kafka, g.protocol = cl, k, s.Protocol
 	g.session.metadata = cl.GroupMetadata
 	g.session.ask = g.session.askThrough(cl)
 	return cl, nil
+}
+
+// leaveLimit bounds the wait of Close for the group's answer.
+const leaveLimit = 5 * time.Second
+
+// Close closes the member's client, as its CloseAllowingRebalance does: released is called for what is held,
+// and the group is left, but for a static member of a classic group, which may come back within its session.
+// A static member under ServerSide has to tell the group that; the client's own request to do so lacks the
+// instance id, and the brokers refuse it. The error is about this alone: all else is closed.
+func (g *Group) Close(ctx context.Context) error {
+	g.client.CloseAllowingRebalance()
+	memberID, epoch := g.session.metadata()
+	if g.protocol != ServerSide || g.session.instanceID == "" || epoch < 1 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	cl, err := g.kafka.Client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	err = wire.LeaveStatic(ctx, cl, g.session.group, memberID, g.session.instanceID)
+	if err == nil || errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.GroupIDNotFound) {
+		return nil // out of the group
+	}
+	e := stream.NewError("leave group", err)
+	e.Group = g.session.group
+	return e.Hinted("the group keeps the instance id %q until its session is over, and a process that comes with it waits for that", g.session.instanceID)
 }
 
 // refuseReserved refuses options that set what the Group sets. A client of a group has callbacks of

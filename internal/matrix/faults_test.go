@@ -179,8 +179,6 @@ func bounced(c *cell, end func(*kafkatest.Broker, context.Context) error) {
 	for _, m := range c.all() {
 		m.AwaitCommit(mark)
 	}
-	readBack := c.f.Since(mark, func(e trial.Event) bool { return e.Kind == holdfasttest.EventCommitted && e.ReadBack })
-	c.evidence = append(c.evidence, fmt.Sprintf("%d outcomes were read back", len(readBack)))
 	if err := broker.Restart(ctx); err != nil {
 		c.t.Fatal(err)
 	}

@@ -1,8 +1,11 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +34,7 @@ type Member struct {
 
 	mu      sync.Mutex
 	workers map[stream.Partition]*worker          // the newest of each partition
+	running map[*worker]bool                      // whose run has not returned
 	posted  []func()                              // run by the polling goroutine between polls
 	wake    context.CancelFunc                    // ends the poll that waits
 	renewed map[stream.Partition]int              // renewals in a row without a commit
@@ -47,6 +51,7 @@ func New(c Config) *Member {
 	return &Member{
 		cfg: c, hooks: c.Hooks, ready: make(chan struct{}),
 		workers: map[stream.Partition]*worker{},
+		running: map[*worker]bool{},
 		renewed: map[stream.Partition]int{},
 		notes:   map[stream.Partition]map[int64]*note{},
 		single:  map[stream.Partition]map[string]int64{},
@@ -91,29 +96,57 @@ func (m *Member) Run(ctx context.Context) error {
 	cancel()
 	m.ending.Store(true)
 	// Close leaves the group: the revoked callback drains every partition, as in a rebalance.
-	m.poll.CloseAllowingRebalance()
+	if err := m.group.Close(m.ctx); err != nil {
+		m.cfg.Logger.Warn("the group was not told that a static member goes", "error", err)
+	}
 	m.stop(errAsked)
 	m.awaitWorkers()
 	return m.failed()
 }
 
-// awaitWorkers waits for every goroutine. A fold that does not heed its context is waited for as long
-// as it runs, and named in the log: nothing of it can leave any more.
+// awaitWorkers waits for every goroutine. A fold that does not heed its context is named in the log, and
+// after the rebalance timeout it is what Run fails with: nobody could tell else why the end does not
+// come (I6). Nothing of it can leave any more, whenever it returns.
 func (m *Member) awaitWorkers() {
 	ended := make(chan struct{})
 	go func() {
 		m.wg.Wait()
 		close(ended)
 	}()
-	for tick := time.NewTicker(10 * time.Second); ; {
+	limit := time.NewTimer(m.cfg.Session.RebalanceTimeout)
+	defer limit.Stop()
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
 		select {
 		case <-ended:
-			tick.Stop()
 			return
 		case <-tick.C:
 			m.cfg.Logger.Warn("the end waits for a fold that does not heed its context")
+		case <-limit.C:
+			m.fail(m.stuck())
+			return
 		}
 	}
+}
+
+// stuck is the error of the end that does not wait any longer. It names the least of the partitions
+// whose worker has not ended.
+func (m *Member) stuck() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var at []stream.Partition
+	for w := range m.running {
+		at = append(at, w.own.Partition())
+	}
+	if len(at) == 0 { // it has ended in this moment
+		at = []stream.Partition{{Partition: -1}}
+	}
+	least := slices.MinFunc(at, func(a, b stream.Partition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return stream.NewError("end", fmt.Errorf("the user's function has not returned within %v after its context ended: %w", m.cfg.Session.RebalanceTimeout, stream.ErrFold)).
+		At(least, -1).Hinted("have it heed its context; what it does is not committed and its goroutine goes on, so end the process")
 }
 
 // fail stops the member with err; the first one counts.
@@ -275,7 +308,17 @@ func (m *Member) adopt(o *fence.Ownership) *worker {
 }
 
 func (m *Member) launch(w *worker) {
-	m.wg.Go(w.run)
+	m.mu.Lock()
+	m.running[w] = true
+	m.mu.Unlock()
+	m.wg.Go(func() {
+		defer func() {
+			m.mu.Lock()
+			delete(m.running, w)
+			m.mu.Unlock()
+		}()
+		w.run()
+	})
 }
 
 // released is called in the group's callback, and returns when nothing of the ownership can leave

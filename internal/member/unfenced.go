@@ -22,7 +22,7 @@ type unfenced struct {
 	w      *worker
 	client *kgo.Client
 
-	closing sync.Once
+	closing once
 
 	mu       sync.Mutex
 	sequence uint64
@@ -203,6 +203,6 @@ func (u *unfenced) Rebuild(ctx context.Context, _ uint32, next fence.Offset) err
 
 // Close returns to each of its callers after the client is closed.
 func (u *unfenced) Close(context.Context) error {
-	u.closing.Do(u.client.Close)
+	u.closing.do(u.client.Close)
 	return nil
 }

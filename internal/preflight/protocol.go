@@ -23,24 +23,24 @@ func (i *inspection) protocol(ctx context.Context) error {
 	}
 	fact := fmt.Sprintf("KIP-848: group.version %d, ConsumerGroupHeartbeat v%d, brokers know metadata.version %d",
 		offered.GroupVersion, offered.Heartbeat, offered.Metadata)
-	if err := i.found.note("group protocol", fact, kafka.Explain(err)); err != nil {
+	if err := i.found.note("group-protocol", "group protocol", fact, kafka.Explain(err)); err != nil {
 		return err
 	}
 	timings, err := wire.LookupGroupTimings(ctx, i.client, i.Group)
 	if err != nil {
-		return i.found.note("group timings", "", kafka.Explain(err))
+		return i.found.note("group-timings", "group timings", "", kafka.Explain(err))
 	}
 	i.found.Timings = timings
 	if timings.Session == 0 || timings.Heartbeat == 0 {
 		fact := fmt.Sprintf("%s and %s are not known", wire.GroupSessionConfig, wire.GroupHeartbeatConfig)
-		i.found.Report.Findings = append(i.found.Report.Findings, claim.Finding{
-			What: "group timings", Fact: fact,
-			Warning: "the brokers' defaults are counted on, and a shorter session lets a process that wakes send outputs for longer. Allow it to be read: " +
-				wire.GrantGroup(i.client, i.Group, "DescribeConfigs"),
+		i.found.add(claim.Finding{
+			ID: "group-timings", What: "group timings", Fact: fact,
+			Warning: "the brokers' defaults are counted on, and a shorter session lets a process that wakes send outputs for longer",
+			Fix:     []string{wire.GrantGroup(i.client, i.Group, "DescribeConfigs")},
 		})
 		return nil
 	}
-	return i.found.note("group timings", fmt.Sprintf("session %v (%s), heartbeat %v (%s)",
+	return i.found.note("group-timings", "group timings", fmt.Sprintf("session %v (%s), heartbeat %v (%s)",
 		timings.Session, wire.GroupSessionConfig, timings.Heartbeat, wire.GroupHeartbeatConfig), nil)
 }
 

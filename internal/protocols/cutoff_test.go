@@ -114,8 +114,8 @@ func outputs(m *trial.Member) *counter {
 	return c
 }
 
-// cutOff is a member of KIP-848 that owned the only partition and is told nothing: its heartbeats go
-// nowhere, all else does. Another member has the partition by now.
+// cutOff is a member of KIP-848 that owned the only partition and is told nothing: the connection of each
+// heartbeat is cut, all else goes through. Another member has the partition by now.
 type cutOff struct {
 	*trial.Field
 	a, b       *trial.Member
@@ -133,7 +133,7 @@ func newCutOff(t *testing.T, app trial.App, holdTakeover bool) *cutOff {
 	f.Send(20)
 	f.CaughtUp()
 	c.mark = f.Mark()
-	c.heartbeats = c.a.Hold(wiretap.HoldRequest, wiretap.Keys(kmsg.ConsumerGroupHeartbeat))
+	c.heartbeats = c.a.Hold(wiretap.CutOnRequest, wiretap.Keys(kmsg.ConsumerGroupHeartbeat))
 	f.Caught(c.heartbeats, 1)
 	if holdTakeover {
 		c.takeover = c.b.Hold(wiretap.HoldRequest, wiretap.Keys(kmsg.InitProducerID))
@@ -273,7 +273,7 @@ func TestKafkaMemberIDComesBack(t *testing.T) {
 	f.Send(20)
 	f.CaughtUp()
 	c.mark = f.Mark()
-	c.heartbeats = c.a.Hold(wiretap.HoldRequest, wiretap.Keys(kmsg.ConsumerGroupHeartbeat))
+	c.heartbeats = c.a.Hold(wiretap.CutOnRequest, wiretap.Keys(kmsg.ConsumerGroupHeartbeat))
 	c.takeover = c.b.Hold(wiretap.HoldRequest, wiretap.Keys(kmsg.InitProducerID))
 	f.Caught(c.heartbeats, 1)
 	c.b.Start()
