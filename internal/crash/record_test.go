@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"flag"
 	"slices"
 	"sync"
 	"testing"
@@ -10,7 +11,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 )
 
-func TestMain(m *testing.M) { kafkatest.Main(m, trial.Child()) }
+func TestMain(m *testing.M) {
+	// The tests wait for brokers most of the time. -parallel on the command line still wins.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	kafkatest.Main(m, trial.Child())
+}
 
 // found is a pair where the recorder has met it first.
 type found struct {
