@@ -55,7 +55,7 @@ func record(t *testing.T, c component) []found {
 	rec := &recorder{at: map[laneStep]int{}, known: map[Pair]bool{}}
 	var stage stageNumber
 	r.one.Tap.OnRequest(func(q wiretap.Request) { rec.note(stage.get(), r.tr.Of(idOf(q))) })
-	for i, s := range stages() {
+	for i, s := range c.stages() {
 		stage.set(i)
 		r.begin(i, s)
 		s.done(r)
