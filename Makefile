@@ -55,7 +55,7 @@ acceptance: setup-kafka ## the tests that docs/acceptance.md names, and no other
 crash-steps: setup-kafka ## kill, cut off and reset a member between each two of its requests, on Kafka of HOLDFAST_KAFKA_VERSION
 	@results="$(CURDIR)/results/crash-steps/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md"; \
 	HOLDFAST_CRASH_STEPS=all HOLDFAST_CRASH_RESULTS="$$results" \
-		go test -count=1 -timeout 60m -parallel 4 -run '^TestKafkaCrashSteps$$' ./internal/crash || failed=1; \
+		go test -count=1 -timeout 60m -run '^TestKafkaCrashSteps$$' ./internal/crash || failed=1; \
 	cat "$$results"; exit $${failed:-0}
 
 nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS

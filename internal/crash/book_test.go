@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -45,6 +46,9 @@ func (b *book) write(t *testing.T) {
 	path := os.Getenv("HOLDFAST_CRASH_RESULTS")
 	if path == "" {
 		return
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte(b.table()), 0o644); err != nil {
 		t.Error(err)

@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,7 +68,7 @@ type strike struct {
 }
 
 func (s strike) String() string {
-	return strings.NewReplacer("/", "-", " ", "_").Replace(fmt.Sprintf("%s %v %s", s.c.name, s.point, s.blow))
+	return strings.NewReplacer("/", "-", ",", "", " ", "_").Replace(fmt.Sprintf("%s %v %s", s.c.name, s.point, s.blow))
 }
 
 // at returns the stage of the fault, and what it matches.
@@ -119,21 +120,22 @@ func (s strike) test(t *testing.T) string {
 // run strikes, and has the other member go on until everything is folded.
 func (s strike) run(t *testing.T) (*run, Sighting) {
 	r := newRun(t, s.c)
-	stage, match := s.at(r)
-	all := stages()
-	for i, st := range all[:stage] {
+	at, match := s.at(r)
+	all := s.c.stages()
+	for i, st := range all[:at] {
 		r.begin(i, st)
 		st.done(r)
 	}
 	fault := r.one.Hold(s.action(), match)
-	r.begin(stage, all[stage])
+	r.begin(at, all[at])
 	hit := s.landed(r, fault)
 	if s.ready != nil {
 		s.ready(r)
 	}
 	s.strike(r, fault)
-	closing := stage == len(all)-1
-	s.others(r, stage >= sharing, closing)
+	closing := at == len(all)-1
+	running := slices.IndexFunc(all, func(s stage) bool { return s.name == joins })
+	s.others(r, running >= 0 && at >= running, closing)
 	if s.blow == kill {
 		s.nothingSince(r, hit)
 	}
@@ -207,24 +209,39 @@ func (s strike) others(r *run, running, closing bool) {
 		r.two.Start()
 	}
 	if s.blow == reset {
-		r.two.Owns()
-		if closing {
-			r.ended()
-		} else {
-			r.one.Stop()
-		}
+		r.leaves(closing, func() {
+			r.f.Await("a partition that the member restores", 0, 1, r.one.Is(trial.Kinds(holdfasttest.EventRestored)))
+			if !r.c.fresh {
+				r.two.Owns()
+			}
+		})
 	}
 	r.f.Send(10)
 	r.f.CaughtUp()
 	if s.blow != cut {
 		return
 	}
+	mark, synced := r.f.Mark(), r.tr.Answers("SyncGroup")
 	r.one.Tap.Refuse(false)
+	r.f.Send(10)
+	r.leaves(closing, func() {
+		r.wait("the member in the group again", func() bool { return r.tr.Answers("SyncGroup") > synced })
+		if !r.c.fresh {
+			r.f.Await("a new grant for the member that was cut off", mark, 1, r.one.Is(trial.Kinds(holdfasttest.EventRestored)))
+		}
+	})
+	r.f.CaughtUp()
+}
+
+// leaves has the member end in order when it is back, unless it was asked to end before.
+func (r *run) leaves(closing bool, back func()) {
+	r.t.Helper()
 	if closing {
 		r.ended()
+		return
 	}
-	r.f.Send(10)
-	r.f.CaughtUp()
+	back()
+	r.one.Stop()
 }
 
 // ended waits for the end of a member whose close was disturbed: it may say so.
@@ -247,7 +264,7 @@ func (s strike) found(r *run, hit Sighting) string {
 		}
 		return "goes on"
 	}
-	for p := range int32(partitions) {
+	for p := range r.c.partitions() {
 		if hit.Lane != "group" && hit.Lane != fmt.Sprint(p) {
 			continue
 		}

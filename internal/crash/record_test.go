@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"flag"
 	"slices"
 	"sync"
 	"testing"
@@ -10,7 +11,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 )
 
-func TestMain(m *testing.M) { kafkatest.Main(m, trial.Child()) }
+func TestMain(m *testing.M) {
+	// The tests wait for brokers most of the time. -parallel on the command line still wins.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	kafkatest.Main(m, trial.Child())
+}
 
 // found is a pair where the recorder has met it first.
 type found struct {
@@ -48,7 +55,7 @@ func record(t *testing.T, c component) []found {
 	rec := &recorder{at: map[laneStep]int{}, known: map[Pair]bool{}}
 	var stage stageNumber
 	r.one.Tap.OnRequest(func(q wiretap.Request) { rec.note(stage.get(), r.tr.Of(idOf(q))) })
-	for i, s := range stages() {
+	for i, s := range c.stages() {
 		stage.set(i)
 		r.begin(i, s)
 		s.done(r)

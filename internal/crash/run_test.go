@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	partitions = 2
 	// patience bounds the wait for a request that the recorder has seen at this place.
 	patience = 30 * time.Second
 	// rarely is a time between commits that no run lasts: what is committed was asked for.
@@ -27,14 +26,35 @@ const (
 type component struct {
 	name string
 	app  trial.App
-	like string // the pairs of this other component are left to it
+	like []string // the pairs of these other components are left to them
+	// fresh has nothing committed: the member makes the first commit before it folds.
+	fresh bool
 }
 
 var components = []component{
 	{name: "FencedState", app: trial.App{Kind: trial.Flow}},
 	{name: "FencedOutputs", app: trial.App{Kind: trial.Flow, Guarantee: holdfast.FencedOutputs}},
 	{name: "pipe", app: trial.App{Kind: trial.Pipe}},
-	{name: "Unfenced", app: trial.App{Kind: trial.Flow, Guarantee: holdfast.Unfenced}, like: "FencedState"},
+	{name: "Unfenced", app: trial.App{Kind: trial.Flow, Guarantee: holdfast.Unfenced}, like: []string{"FencedState"}},
+
+	{name: "FencedState, new", app: trial.App{Kind: trial.Flow}, like: []string{"FencedState"}, fresh: true},
+	{name: "FencedOutputs, new", app: trial.App{Kind: trial.Flow, Guarantee: holdfast.FencedOutputs}, like: []string{"FencedOutputs"}, fresh: true},
+	{name: "pipe, new", app: trial.App{Kind: trial.Pipe}, like: []string{"pipe"}, fresh: true},
+	{name: "Unfenced, new", app: trial.App{Kind: trial.Flow, Guarantee: holdfast.Unfenced}, like: []string{"FencedState", "Unfenced"}, fresh: true},
+}
+
+// partitions is how many partitions the input has: one to give up and one to keep. A new component has
+// one, since its first commits would go side by side.
+func (c component) partitions() int32 {
+	if c.fresh {
+		return 1
+	}
+	return 2
+}
+
+// unfenced reports whether a stale owner may overwrite what is newer.
+func (c component) unfenced() bool {
+	return c.app.Kind == trial.Flow && c.app.Guarantee == holdfast.Unfenced
 }
 
 // run is one component, with a state to restore, and the member that is watched.
@@ -55,22 +75,15 @@ type run struct {
 // nothing but what it is asked for.
 func newRun(t *testing.T, c component) *run {
 	t.Helper()
-	r := &run{t: t, c: c, f: trial.New(t, kafkatest.Start(t), c.app, partitions), acked: map[int32]int64{}}
-	seed := r.f.Member("seed")
-	seed.Start()
-	for p := range int32(partitions) {
-		r.f.SendTo(p, 8)
-	}
-	r.f.CaughtUp()
-	seed.Stop()
-	r.seeded = r.f.Ends()
+	r := &run{t: t, c: c, f: trial.New(t, kafkatest.Start(t), c.app, c.partitions()), acked: map[int32]int64{}}
+	r.seed()
 
 	r.one, r.two = r.f.Member("one"), r.f.Member("two")
 	r.one.App.Commit, r.one.App.Persist, r.one.App.TransactionTimeout = rarely, rarely, 3*rarely
 	if c.app.Kind == trial.Pipe {
 		r.one.App.MaxWrites = batch
 	}
-	r.tr = NewTracker(r.names(), partitions)
+	r.tr = NewTracker(r.names(), c.partitions())
 	r.one.Tap.OnRequest(func(q wiretap.Request) {
 		if req, err := q.Decoded(); err == nil { // the proxy reports what it cannot decode
 			r.tr.See(idOf(q), req)
@@ -78,6 +91,25 @@ func newRun(t *testing.T, c component) *run {
 	})
 	r.one.Tap.OnResponse(func(q wiretap.Request, resp kmsg.Response) { r.tr.Answered(idOf(q), resp) })
 	return r
+}
+
+// seed has another member commit something, with a state to restore.
+func (r *run) seed() {
+	r.t.Helper()
+	r.seeded = map[int32]int64{}
+	if r.c.fresh {
+		for p := range r.c.partitions() {
+			r.seeded[p] = -1
+		}
+		return
+	}
+	seed := r.f.Member("seed")
+	seed.Start()
+	for p := range r.c.partitions() {
+		r.seeded[p] = r.f.SendTo(p, 8) + 1
+	}
+	r.f.CaughtUp()
+	seed.Stop()
 }
 
 func idOf(q wiretap.Request) ID { return ID{q.Upstream, q.Conn, q.CorrelationID} }
@@ -95,7 +127,7 @@ func (r *run) names() Names {
 	for name, d := range topics {
 		n.Topics[d.ID] = name
 	}
-	for p := range int32(partitions) {
+	for p := range r.c.partitions() {
 		n.IDs[r.f.TransactionalID(p)] = p
 	}
 	return n
@@ -108,11 +140,11 @@ type stage struct {
 	done func(*run)
 }
 
-// sharing is the stage in which the other member joins.
-const sharing = 12
+// joins is the name of the stage in which the other member joins.
+const joins = "gives a partition up"
 
-// stages is the whole run of the member.
-func stages() []stage {
+// stages is the whole run of the member. That of a new component ends with the first commit.
+func (c component) stages() []stage {
 	s := []stage{{"starts", func(r *run) { r.one.Start() }, (*run).owns}}
 	folds := func(p int32) stage {
 		return stage{"folds", func(r *run) { r.send(p, false) }, func(r *run) { r.folded(p) }}
@@ -120,9 +152,11 @@ func stages() []stage {
 	commits := func(p int32) stage {
 		return stage{"commits", func(r *run) { r.send(p, true) }, func(r *run) { r.one.AwaitCommit(r.mark) }}
 	}
-	s = append(s, folds(0), folds(0), commits(0), folds(0), folds(0), commits(0), folds(1), folds(1), commits(1))
-	s = append(s, folds(0), folds(1))
-	s = append(s, stage{"gives a partition up", func(r *run) { r.two.Start() }, (*run).shared})
+	if !c.fresh {
+		s = append(s, folds(0), folds(0), commits(0), folds(0), folds(0), commits(0), folds(1), folds(1), commits(1))
+		s = append(s, folds(0), folds(1))
+		s = append(s, stage{joins, func(r *run) { r.two.Start() }, (*run).shared})
+	}
 	return append(s, stage{"closes", func(r *run) { r.tr.Closing(); r.one.Terminate() }, func(r *run) {
 		if err := r.one.Wait(); err != nil {
 			r.t.Fatal(err)
@@ -149,11 +183,13 @@ func (r *run) send(p int32, last bool) {
 	})
 }
 
-// owns waits until both partitions are restored and read.
+// owns waits until all partitions are restored and read.
 func (r *run) owns() {
 	r.t.Helper()
-	r.f.Await("both partitions", r.mark, partitions, r.one.Is(trial.Kinds(holdfasttest.EventRestored)))
-	r.wait("a fetch of each partition", func() bool { return r.tr.Position(0) > 0 && r.tr.Position(1) > 0 })
+	r.f.Await("all partitions", r.mark, int(r.c.partitions()), r.one.Is(trial.Kinds(holdfasttest.EventRestored)))
+	for p := range r.c.partitions() {
+		r.wait("a fetch of the input", func() bool { return r.tr.Position(p) >= 0 })
+	}
 }
 
 // folded waits until the member goes on behind the last record, and has sent its outputs.

@@ -34,7 +34,7 @@ type Tracker struct {
 	sent      map[ID]kmsg.Request
 	answered  map[string]int // by name of the step
 	done      map[laneStep]bool
-	fetched   map[int32]int64 // position of the input
+	fetched   map[int32]int64 // behind the position of the input
 	committed map[int32]int64 // offset that a broker has acknowledged
 	bound     map[int32]int64 // offset of the transaction that is open
 }
@@ -122,7 +122,7 @@ func (t *Tracker) positionLocked(req *kmsg.FetchRequest) {
 			continue
 		}
 		for _, p := range topic.Partitions {
-			t.fetched[p.Partition] = max(t.fetched[p.Partition], p.FetchOffset)
+			t.fetched[p.Partition] = max(t.fetched[p.Partition], p.FetchOffset+1)
 		}
 	}
 }
@@ -296,11 +296,11 @@ func (t *Tracker) Settled() bool {
 	return group.last != nil && group.last.Name == "SyncGroup" && t.done[laneStep{group.name, *group.last}]
 }
 
-// Position is where the member fetches the input.
+// Position is where the member fetches the input, -1 before it does.
 func (t *Tracker) Position(p int32) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.fetched[p]
+	return t.fetched[p] - 1
 }
 
 // Answers is how many requests that are steps of this name were answered.
