@@ -196,6 +196,7 @@ func (r *run) finish() {
 	for _, m := range r.members {
 		if !m.killed {
 			m.link.heal()
+			m.link.disarm()
 		}
 	}
 	r.live()

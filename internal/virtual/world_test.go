@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +97,7 @@ type setting struct {
 	Member      holdfast.Member
 	Commit      holdfast.Commit
 	BrokerConf  map[string]string
+	Slow        map[kmsg.Key]time.Duration // how long answers to some requests take
 }
 
 // world is one cluster with one group, in one bubble.
@@ -208,7 +210,7 @@ func (w *world) start(name string) *member {
 		w: w, name: name, link: newLink(w.net, w.seed*1000+uint64(len(w.members)), w.s.Delay),
 		rec: holdfasttest.NewRecorder(name, nil), done: make(chan struct{}),
 	}
-	m.marks = newMarks(w.states)
+	m.marks, m.link.slow = newMarks(w.states), w.s.Slow
 	run, err := m.build()
 	if err != nil {
 		w.t.Fatal(err)
@@ -306,6 +308,13 @@ func (w *world) coordinator() string {
 	return fmt.Sprintf("127.0.0.1:%d", 9092+w.cluster.CoordinatorFor(group))
 }
 
+// broken ends a test that cannot do its own part. What it says goes out at once: the bubble then panics,
+// as members still run in it, and what the test has logged is lost.
+func (w *world) broken(what string, err error) {
+	fmt.Fprintf(os.Stderr, "%s: %v: the test cannot %s: %v\n", w.t.Name(), time.Since(w.began), what, err)
+	w.t.FailNow()
+}
+
 // record is one record of the input.
 type record struct {
 	partition  int32
@@ -319,7 +328,7 @@ func (w *world) send(rs ...record) {
 	defer cancel()
 	for _, r := range w.client.ProduceSync(ctx, records(rs)...) {
 		if r.Err != nil {
-			w.t.Fatalf("the test cannot write its input: %v", r.Err)
+			w.broken("write its input", r.Err)
 		}
 		w.ends[r.Record.Partition] = max(w.ends[r.Record.Partition], r.Record.Offset+1)
 	}
@@ -417,7 +426,7 @@ func (w *world) judge() (holdfasttest.History, []holdfasttest.Violation) {
 	defer cancel()
 	h, err := holdfasttest.Collect(ctx, model, logs...)
 	if err != nil {
-		w.t.Fatalf("the run cannot be judged: %v", err)
+		w.broken("judge the run", err)
 	}
 	return h, holdfasttest.Check(h, model)
 }
