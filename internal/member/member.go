@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,6 +26,8 @@ type Member struct {
 	ready chan struct{} // closed when poll is set: the callbacks may come before it is returned
 	admin *kgo.Client   // group-less: offsets, restores, topic facts; shared by all partitions
 
+	instances instanceWatch // of the polling goroutine
+
 	ctx  context.Context // carries the rule switches; ends when Run returns
 	stop context.CancelCauseFunc
 	wg   sync.WaitGroup // all workers
@@ -38,6 +41,9 @@ type Member struct {
 	notes   map[stream.Partition]map[int64]*note  // about single records that are not committed yet
 	single  map[stream.Partition]map[string]int64 // keys whose steps are committed one by one, up to an offset
 	failure error                                 // why the member stops
+
+	retention *retention
+	ending    atomic.Bool // the group is left
 }
 
 // New returns a member.
@@ -49,6 +55,8 @@ func New(c Config) *Member {
 		renewed: map[stream.Partition]int{},
 		notes:   map[stream.Partition]map[int64]*note{},
 		single:  map[stream.Partition]map[string]int64{},
+
+		retention: newRetention(c.RetainBytes, c.RetainFor),
 	}
 }
 
@@ -69,7 +77,6 @@ func (m *Member) Run(ctx context.Context) error {
 	m.group = fence.NewGroup(m.assigned, m.released)
 	m.poll, err = m.group.NewClient(m.ctx, m.cfg.Kafka, m.cfg.Session,
 		kgo.ConsumeTopics(m.topics()...),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// The longest that a partition waits which goes on after a pause: the fetch that is under way then
 		// does not ask for it, and nothing ends it early.
@@ -82,11 +89,16 @@ func (m *Member) Run(ctx context.Context) error {
 	polling, cancel := context.WithCancel(m.ctx)
 	unwatch := context.AfterFunc(ctx, cancel)
 	m.wg.Go(func() { m.watchSilence(polling) })
+	m.wg.Go(func() { m.expireRetained(polling) })
+	m.wg.Go(func() { m.watchProtocol(polling) })
 	m.pollUntil(polling)
 	unwatch()
 	cancel()
+	m.ending.Store(true)
 	// Close leaves the group: the revoked callback drains every partition, as in a rebalance.
-	m.poll.CloseAllowingRebalance()
+	if err := m.group.Close(m.ctx); err != nil {
+		m.cfg.Logger.Warn("the group was not told that a static member goes", "error", err)
+	}
 	m.stop(errAsked)
 	m.awaitWorkers()
 	return m.failed()
@@ -288,6 +300,7 @@ var errLate = errors.New("takeover takes too long for the callback")
 // adopt makes the worker of an ownership.
 func (m *Member) adopt(o *fence.Ownership) *worker {
 	w := newWorker(m, o)
+	w.kept = m.retention.take(o.Partition())
 	m.mu.Lock()
 	m.workers[o.Partition()] = w
 	m.mu.Unlock()

@@ -52,6 +52,11 @@ func (m *Member) openStore(ctx context.Context, w *worker) (store, fence.Committ
 func (u *unfenced) TransactionalID() string      { return "" }
 func (u *unfenced) Retake(context.Context) error { return nil }
 
+// LastCommit has no answer: what tells one commit from another is the nonce, and there is none here.
+func (u *unfenced) LastCommit(context.Context) (fence.LastCommit, bool) {
+	return fence.LastCommit{}, false
+}
+
 func (u *unfenced) Adopt(p fence.Progress, _ int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
