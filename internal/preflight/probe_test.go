@@ -77,15 +77,15 @@ func TestKafkaProbe(t *testing.T) {
 	t.Parallel()
 	k := kafkatest.Start(t)
 	cl := k.Client(t)
-	versions, err := kadm.NewClient(cl).ApiVersions(t.Context())
+	offered, err := wire.LookupServerSide(t.Context(), cl)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for protocol, serverSide := range map[string]bool{"classic": false, "consumer": true} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			if serverSide && !supports(versions, kmsg.ConsumerGroupHeartbeat) {
-				t.Skip("the brokers have no consumer protocol")
+			if serverSide && (!offered.Offered() || !offered.Lenient()) {
+				t.Skip("the brokers do not serve KIP-848 in Kafka 4.3's way")
 			}
 			name := kafkatest.UniqueName("probe")
 			job := pipe(k.Addrs, name+"-group", k.CreateTopic(t, name, 2, nil))
