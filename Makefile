@@ -7,6 +7,8 @@ SHELL := bash
 
 # All modules of go.work, or the one of go.mod.
 MODULES = $(shell go list -m -f '{{.Dir}}')
+# How many schedules "virtual" runs.
+SEEDS ?= 200
 KAFKA_VERSIONS ?= 4.4.0 4.0.0 3.9.1
 STATICCHECK := $(CURDIR)/bin/staticcheck
 
@@ -16,7 +18,7 @@ each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && 
 # The race detector, but not over the model: it has one goroutine and millions of states.
 RACE = $$(case "$$module" in */model) ;; *) echo -race ;; esac)
 
-.PHONY: help setup setup-kafka check test test-fast test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke
+.PHONY: help setup setup-kafka check test test-fast virtual test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +38,7 @@ $(STATICCHECK): tools/go.mod tools/go.sum
 check: $(STATICCHECK) ## gofmt, go vet and staticcheck, without running anything
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w these files:"; echo "$$unformatted"; exit 1; fi
 	@$(call each,go vet ./...)
+	@go vet -tags synctests ./internal/virtual
 	@$(call each,$(STATICCHECK) ./...)
 
 test: setup ## everything: checks, broker-free tests, tests on real Kafka
@@ -45,6 +48,11 @@ test: setup ## everything: checks, broker-free tests, tests on real Kafka
 
 test-fast: ## the tests that need no broker, with the race detector
 	@$(call each,go test $(RACE) -timeout 10m -skip ^TestKafka ./...)
+	@$(MAKE) --no-print-directory virtual
+
+# Without the race detector, under which a seed takes eight times as long: nightly has some of them with it.
+virtual: ## flows and pipes in virtual time, SEEDS schedules of faults, each judged
+	@go test -tags synctests -timeout 240m ./internal/virtual -seeds $(SEEDS) $(VIRTUAL)
 
 test-kafka: setup-kafka ## the tests on real Kafka, of HOLDFAST_KAFKA_VERSION
 	@scripts/test-kafka.sh
@@ -62,6 +70,8 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@scripts/setup-kafka.sh $(KAFKA_VERSIONS)
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory check
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory test-fast
+	@go test -race -tags synctests -timeout 60m ./internal/virtual -run 'TestSeeds$$' -seeds 200
+	@$(MAKE) --no-print-directory virtual SEEDS=10000 VIRTUAL="-run TestSeeds$$ -sometimes -v"
 	@for version in $(KAFKA_VERSIONS); do \
 		echo "== Kafka $$version"; \
 		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=60m HOLDFAST_KAFKA_VERSION=$$version \

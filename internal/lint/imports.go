@@ -65,6 +65,7 @@ var allowed = []allowance{
 	{dir: "internal/acceptance"},
 	{dir: "internal/eos"},
 	{dir: "internal/outputs"},
+	{dir: "internal/virtual"},
 	{dir: "internal/matrix"},
 	{dir: "internal/soak"},
 	{dir: "internal/protocols"},

@@ -31,7 +31,10 @@ var errExited = errors.New("the function ended its goroutine (runtime.Goexit, as
 
 func (w *worker) startCall(r stream.Record) *mapCall {
 	c := &mapCall{done: make(chan struct{}), err: errExited}
+	w.calling.Add(1)
 	w.m.wg.Go(func() {
+		defer w.m.left(w)
+		defer w.calling.Add(-1)
 		defer close(c.done)
 		c.outputs, c.err = engine.Protect(func() ([]stream.Message, error) { return w.m.cfg.Map(w.ctx, r) })
 	})
@@ -42,6 +45,8 @@ func (w *worker) startCall(r stream.Record) *mapCall {
 // time is allowed it is made here: a goroutine for each record would cost more than most functions do.
 func (w *worker) mapped(r stream.Record) (result engine.Result, ok bool) {
 	if w.m.cfg.Concurrency <= 1 {
+		w.calling.Add(1)
+		defer w.calling.Add(-1)
 		outputs, err := engine.Protect(func() ([]stream.Message, error) { return w.m.cfg.Map(w.ctx, r) })
 		return w.engine.Mapped(r, outputs, err), true
 	}

@@ -34,7 +34,7 @@ type Member struct {
 
 	mu      sync.Mutex
 	workers map[stream.Partition]*worker          // the newest of each partition
-	running map[*worker]bool                      // whose run has not returned
+	running map[*worker]bool                      // that have not ended, or whose user function is under way
 	posted  []func()                              // run by the polling goroutine between polls
 	wake    context.CancelFunc                    // ends the poll that waits
 	renewed map[stream.Partition]int              // renewals in a row without a commit
@@ -124,23 +124,28 @@ func (m *Member) awaitWorkers() {
 		case <-tick.C:
 			m.cfg.Logger.Warn("the end waits for a fold that does not heed its context")
 		case <-limit.C:
-			m.fail(m.stuck())
-			return
+			if err := m.stuck(); err != nil {
+				m.fail(err)
+				return
+			}
+			limit.Reset(time.Second) // what is left are clients that close, and that ends
 		}
 	}
 }
 
-// stuck is the error of the end that does not wait any longer. It names the least of the partitions
-// whose worker has not ended.
+// stuck is the error of an end that does not wait any longer, nil if no user function is under way. It
+// names the least of the partitions that one is called for.
 func (m *Member) stuck() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var at []stream.Partition
 	for w := range m.running {
-		at = append(at, w.own.Partition())
+		if w.calling.Load() > 0 {
+			at = append(at, w.own.Partition())
+		}
 	}
-	if len(at) == 0 { // it has ended in this moment
-		at = []stream.Partition{{Partition: -1}}
+	if len(at) == 0 {
+		return nil
 	}
 	least := slices.MinFunc(at, func(a, b stream.Partition) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
@@ -312,11 +317,7 @@ func (m *Member) launch(w *worker) {
 	m.running[w] = true
 	m.mu.Unlock()
 	m.wg.Go(func() {
-		defer func() {
-			m.mu.Lock()
-			delete(m.running, w)
-			m.mu.Unlock()
-		}()
+		defer m.left(w)
 		w.run()
 	})
 }
@@ -352,6 +353,19 @@ func (m *Member) released(o *fence.Ownership, lost bool) {
 		m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took, "cause", e.Cause)
 		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
 	})
+}
+
+// left forgets a worker that has ended and for which no user function is under way.
+func (m *Member) left(w *worker) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-w.done:
+		if w.calling.Load() == 0 {
+			delete(m.running, w)
+		}
+	default:
+	}
 }
 
 // drop forgets a worker whose partition was taken away: its states would stay in memory for as long

@@ -220,6 +220,8 @@ func (w *worker) remedy(err error) string {
 
 // ask calls the error policy. One that panics has not decided: the partition stops with both errors.
 func (w *worker) ask(failure *stream.RecordError) (action stream.Action) {
+	w.calling.Add(1)
+	defer w.calling.Add(-1)
 	defer func() {
 		if v := recover(); v != nil {
 			failure.Err = fmt.Errorf("the error policy panicked: %v, about: %w", v, failure.Err)

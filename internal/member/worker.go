@@ -56,6 +56,7 @@ type worker struct {
 	restored    time.Time // zero: not yet
 	blocked     time.Time // no record is folded before: the error policy asked for a pause
 
+	calling atomic.Int32          // user functions under way
 	doubt   atomic.Bool           // a transaction's outcome is unknown: nothing is folded (R5)
 	flushed atomic.Bool           // everything folded is committed
 	stopped atomic.Pointer[error] // why it stopped by itself, after a flush
@@ -307,6 +308,8 @@ func (w *worker) step(now time.Time, r stream.Record) (result engine.Result, ok 
 		}
 	}
 	if w.m.cfg.Map == nil {
+		w.calling.Add(1)
+		defer w.calling.Add(-1)
 		return w.engine.Step(w.ctx, now, r), true
 	}
 	return w.mapped(r)

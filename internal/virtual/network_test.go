@@ -27,9 +27,10 @@ type link struct {
 
 	mu     sync.Mutex
 	rand   *rand.Rand
-	delay  time.Duration     // the longest that a request takes to leave
-	conns  map[*conn]bool    // those that are open
-	faults map[string]outage // by address of a broker; "": all of them
+	delay  time.Duration              // the longest that a request takes to leave
+	slow   map[kmsg.Key]time.Duration // how long answers to some requests take
+	conns  map[*conn]bool             // those that are open
+	faults map[string]outage          // by address of a broker; "": all of them
 	frames []*frameFault
 	healed chan struct{} // closed, and replaced, when an outage ends
 	seen   map[string]int
@@ -74,8 +75,10 @@ func newLink(n *kfake.VirtualNetwork, seed uint64, delay time.Duration) *link {
 	}
 }
 
-// Dial makes a connection, for kgo.Dialer.
+// Dial makes a connection, for kgo.Dialer. It gives up as the client's own dialer does.
 func (l *link) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
 	for {
 		l.mu.Lock()
 		state, healed := l.stateLocked(addr), l.healed
@@ -139,7 +142,6 @@ func (l *link) heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.faults)
-	l.frames = nil
 	close(l.healed)
 	l.healed = make(chan struct{})
 	l.resetLocked(func(c *conn) bool { return c.lossy })
@@ -169,6 +171,13 @@ func (l *link) arm(f frameFault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.frames = append(l.frames, &f)
+}
+
+// disarm takes back what has not met a request yet.
+func (l *link) disarm() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frames = nil
 }
 
 // takeLocked takes the armed fault for a request.
@@ -322,9 +331,13 @@ func (c *conn) Read(b []byte) (int, error) {
 		if len(frame) < 8 {
 			return 0, errReset
 		}
-		if c.rest, err = c.answer(frame); err != nil {
+		var wait time.Duration
+		if c.rest, wait, err = c.answer(frame); err != nil {
 			c.Close()
 			return 0, err
+		}
+		if wait > 0 {
+			time.Sleep(wait)
 		}
 	}
 	n := copy(b, c.rest)
@@ -332,8 +345,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// answer applies the faults to an answer: nil is one that is lost.
-func (c *conn) answer(frame []byte) ([]byte, error) {
+// answer applies the faults to an answer, and says how long it takes: nil is one that is lost.
+func (c *conn) answer(frame []byte) ([]byte, time.Duration, error) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	id := int32(binary.BigEndian.Uint32(frame[4:]))
@@ -344,15 +357,15 @@ func (c *conn) answer(frame []byte) ([]byte, error) {
 	}
 	switch {
 	case c.lossy:
-		return nil, nil
+		return nil, 0, nil
 	case a.fault == nil:
 	case a.fault.kind == answerLost:
-		return nil, errReset
+		return nil, 0, errReset
 	case a.fault.kind == answerFenced && a.key == kmsg.EndTxn && len(frame) >= 15:
 		// Length, correlation id, an empty section of tags and the throttle time stand before the code.
 		binary.BigEndian.PutUint16(frame[13:], 47) // INVALID_PRODUCER_EPOCH
 	}
-	return frame, nil
+	return frame, c.link.slow[a.key], nil
 }
 
 func (c *conn) Close() error {

@@ -144,6 +144,7 @@ func (r *run) do(s step) {
 		}
 	case leave:
 		if len(live) > 1 {
+			m.asked = true
 			m.cancel()
 		}
 	case kill:
@@ -196,6 +197,7 @@ func (r *run) finish() {
 	for _, m := range r.members {
 		if !m.killed {
 			m.link.heal()
+			m.link.disarm()
 		}
 	}
 	r.live()
@@ -212,7 +214,7 @@ func (r *run) finish() {
 	for _, m := range r.members {
 		select {
 		case <-m.done:
-			if m.err != nil && !m.killed && !m.neverJoined() {
+			if m.err != nil && !m.killed && !m.neverJoined() && !m.leftBehind() {
 				r.violate("I6", "member %s ended by itself: %v", m.name, m.err)
 			}
 		default:
@@ -224,6 +226,7 @@ func (r *run) finish() {
 	for _, m := range r.members {
 		<-m.done
 	}
+	time.Sleep(endBound) // what was left behind returns, and nothing of it may be written
 	h, found := r.judge()
 	r.states.sawHistory(h)
 	r.found = append(r.found, found...)
@@ -233,6 +236,16 @@ func (r *run) finish() {
 // whoever starts it starts it again.
 func (m *member) neverJoined() bool {
 	return errors.Is(m.err, stream.ErrUnreachable) && len(m.rec.Member().Events) <= 1
+}
+
+// leftBehind reports whether the member was asked to end, and Run did not wait for a user function that
+// heeds nothing.
+func (m *member) leftBehind() bool {
+	if !m.asked || !errors.Is(m.err, stream.ErrFold) {
+		return false
+	}
+	m.w.states.saw("end that left a user function behind")
+	return true
 }
 
 func (r *run) violate(invariant, format string, args ...any) {

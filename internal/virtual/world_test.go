@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +97,7 @@ type setting struct {
 	Member      holdfast.Member
 	Commit      holdfast.Commit
 	BrokerConf  map[string]string
+	Slow        map[kmsg.Key]time.Duration // how long answers to some requests take
 }
 
 // world is one cluster with one group, in one bubble.
@@ -125,6 +127,8 @@ func newWorld(t *testing.T, s setting, seed uint64, seen *states) *world {
 	opts := []kfake.Opt{
 		kfake.Ports(w.ports...), kfake.ListenFn(w.net.Listen), kfake.GroupMinSessionTimeout(time.Millisecond),
 		kfake.SeedTopics(s.Partitions, input, output, rejects), kfake.BrokerConfigs(s.BrokerConf),
+		// Its compaction moves the start of the log, and the checker would miss what was compacted away.
+		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": "2592000000"}),
 	}
 	if s.OldBrokers {
 		opts = append(opts, kfake.MaxVersions(kversion.V3_9_0()))
@@ -198,7 +202,9 @@ type member struct {
 	done   chan struct{}
 	err    error // of Run, once done is closed
 	killed bool
+	asked  bool                                  // to end
 	slow   atomic.Pointer[func(context.Context)] // called once, by the next call of the user's function
+	gate   func(partition int32)                 // called by each; set it while no record is under way
 }
 
 // start runs a member.
@@ -208,7 +214,7 @@ func (w *world) start(name string) *member {
 		w: w, name: name, link: newLink(w.net, w.seed*1000+uint64(len(w.members)), w.s.Delay),
 		rec: holdfasttest.NewRecorder(name, nil), done: make(chan struct{}),
 	}
-	m.marks = newMarks(w.states)
+	m.marks, m.link.slow = newMarks(w.states), w.s.Slow
 	run, err := m.build()
 	if err != nil {
 		w.t.Fatal(err)
@@ -235,7 +241,7 @@ func (m *member) build() (runner, error) {
 		conf.Hooks = append(hooks, m.rec.Hooks())
 		call := conf.Func
 		conf.Func = func(ctx context.Context, r stream.Record, out *pipe.Out) error {
-			m.linger(ctx)
+			m.linger(ctx, r)
 			return call(ctx, r, out)
 		}
 		return pipe.New(conf)
@@ -244,14 +250,17 @@ func (m *member) build() (runner, error) {
 	conf.Kafka, conf.Logger, conf.Hooks = m.w.kafka(m.link.Dial, kgo.ClientID(m.name)), slog.New(logged{marks: m.marks}), hooks
 	call := conf.Fold
 	conf.Fold = func(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
-		m.linger(ctx)
+		m.linger(ctx, r)
 		return call(ctx, k, r)
 	}
 	return holdfast.New(holdfasttest.Watch(m.rec, conf))
 }
 
 // linger is what the user's function does before its work.
-func (m *member) linger(ctx context.Context) {
+func (m *member) linger(ctx context.Context, r stream.Record) {
+	if m.gate != nil {
+		m.gate(r.Partition)
+	}
 	if f := m.slow.Swap(nil); f != nil {
 		(*f)(ctx)
 	}
@@ -306,6 +315,13 @@ func (w *world) coordinator() string {
 	return fmt.Sprintf("127.0.0.1:%d", 9092+w.cluster.CoordinatorFor(group))
 }
 
+// broken ends a test that cannot do its own part. What it says goes out at once: the bubble then panics,
+// as members still run in it, and what the test has logged is lost.
+func (w *world) broken(what string, err error) {
+	fmt.Fprintf(os.Stderr, "%s: %v: the test cannot %s: %v\n", w.t.Name(), time.Since(w.began), what, err)
+	w.t.FailNow()
+}
+
 // record is one record of the input.
 type record struct {
 	partition  int32
@@ -319,7 +335,7 @@ func (w *world) send(rs ...record) {
 	defer cancel()
 	for _, r := range w.client.ProduceSync(ctx, records(rs)...) {
 		if r.Err != nil {
-			w.t.Fatalf("the test cannot write its input: %v", r.Err)
+			w.broken("write its input", r.Err)
 		}
 		w.ends[r.Record.Partition] = max(w.ends[r.Record.Partition], r.Record.Offset+1)
 	}
@@ -417,7 +433,7 @@ func (w *world) judge() (holdfasttest.History, []holdfasttest.Violation) {
 	defer cancel()
 	h, err := holdfasttest.Collect(ctx, model, logs...)
 	if err != nil {
-		w.t.Fatalf("the run cannot be judged: %v", err)
+		w.broken("judge the run", err)
 	}
 	return h, holdfasttest.Check(h, model)
 }
