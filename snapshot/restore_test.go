@@ -187,7 +187,7 @@ func TestRestore1DrainsToTheHighWatermark(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(got) != 1 || got["b"] != "2" {
-			t.Errorf("state %v, want only b=2", got)
+			t.Errorf("I2: state %v, want only b=2", got)
 		}
 		if res.Target != 5 || res.Position != 5 || res.Records != 4 || res.Keyless != 1 || res.Bytes != 7 || res.Took > 1100*time.Millisecond {
 			t.Errorf("result %+v", res)
