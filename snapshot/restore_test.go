@@ -193,7 +193,7 @@ func TestRestore1DrainsToTheHighWatermark(t *testing.T) {
 			t.Errorf("result %+v", res)
 		}
 		if len(f.reads) != 1 || !f.reads[0].Committed {
-			t.Errorf("reads %+v, want one that is read_committed", f.reads)
+			t.Errorf("I5: reads %+v, want one that is read_committed", f.reads)
 		}
 	})
 }
