@@ -13,7 +13,7 @@ STATICCHECK := $(CURDIR)/bin/staticcheck
 # $(call each,command) runs a command in every module.
 each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && $(1)); done
 
-.PHONY: help setup setup-kafka check test test-fast test-kafka acceptance nightly demo example-flights bench-smoke
+.PHONY: help setup setup-kafka check test test-fast test-kafka acceptance planted nightly demo example-flights bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,7 @@ test: setup ## everything: checks, broker-free tests, tests on real Kafka
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory test-fast
 	@$(MAKE) --no-print-directory test-kafka
+	@go run ./internal/planted/run -shard 3
 
 test-fast: ## the tests that need no broker, with the race detector
 	@$(call each,go test -race -timeout 10m -skip ^TestKafka ./...)
@@ -49,10 +50,14 @@ test-kafka: setup-kafka ## the tests on real Kafka, of HOLDFAST_KAFKA_VERSION
 acceptance: setup-kafka ## the tests that docs/acceptance.md names, and no others: each must exist and pass
 	@go run ./internal/acceptance/run
 
+planted: setup-kafka ## plant each bug of docs/reliability.md: the test named for it must notice
+	@go run ./internal/planted/run
+
 nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@scripts/setup-kafka.sh $(KAFKA_VERSIONS)
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory check
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory test-fast
+	@$(MAKE) --no-print-directory planted
 	@for version in $(KAFKA_VERSIONS); do \
 		echo "== Kafka $$version"; \
 		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=60m HOLDFAST_KAFKA_VERSION=$$version scripts/test-kafka.sh; \

@@ -28,7 +28,7 @@ var memberBugs = []Bug{
 		Test:     Test{Package: "holdfasttest", Name: "TestProductHistories/outputs_inside,_in_force", Long: true}, Invariant: "I4",
 	},
 	{
-		Name: "aborted-records-restored", Rules: []string{"R12"}, Mistake: "an aborted value is read",
+		Name: "aborted-records-restored", Rules: []string{"R12"},
 		Off:   "a restore reads what was not committed",
 		Edits: []Edit{{"snapshot/restore.go", "To: r.target, Committed: true,", "To: r.target, Committed: false,"}},
 		Test:  Test{Package: "snapshot", Name: "TestRestore1DrainsToTheHighWatermark"}, Invariant: "I5",

@@ -45,6 +45,16 @@ type Bug struct {
 	Invariant string // what the output of the failed test names
 }
 
+// Mistakes are those that systems of this kind are known to have made, or that a reviewer would try first.
+var Mistakes = []string{
+	"generation -1", "cached generation", "bound by the last stable offset", "non-stable offset fetch", "offsets before produce",
+	"initialisation left out", "unknown taken as committed", "unknown taken as aborted, without a new initialisation", "EndTxn sent again",
+	"in-memory state kept after an abort", "no consumer rewind after an abort", "offset ahead of one key in a group commit",
+	"tail batch of a group commit dropped", "offset-only EndTxn does nothing", "auto-reset after truncation",
+	"order of the abort list ignored", "teardown after the revoke returns", "snapshot tombstone dropped",
+	"STALE_MEMBER_EPOCH classed as a retry", "deadline longer than max.poll.interval",
+}
+
 // All returns every bug: those whose tests need no broker of their own come first.
 func All() []Bug {
 	all := slices.Concat(transactionBugs, takeoverBugs, ownershipBugs, engineBugs, memberBugs)

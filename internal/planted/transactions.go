@@ -99,7 +99,7 @@ var transactionBugs = []Bug{
 	{
 		Name: "offset-of-a-refused-write", Rules: []string{"R10"},
 		Off:   "a write that the broker refuses is taken out, and its offset stays",
-		Edits: []Edit{{batch, "\tkept, behind := b.waiters[:0:0], false\n\tnext := w.last\n", "\tkept, behind := b.waiters[:0:0], false\n\tnext := b.next\n"}},
+		Edits: []Edit{{batch, "\tb.waiters, b.next = kept, next\n", "\tb.waiters = kept\n"}},
 		Test:  Test{Package: "fence", Name: "TestRefusedRecordIsTakenOut"}, Invariant: "I1",
 	},
 	{

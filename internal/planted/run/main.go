@@ -110,7 +110,7 @@ func choose(ctx context.Context, o options) ([]planted.Bug, error) {
 	}
 	commit, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
 	if err != nil {
-		return nil, fmt.Errorf("find the present commit, which chooses the shard: %w", err)
+		return nil, fmt.Errorf("the present commit chooses the shard, and git does not tell it (choose with -only instead): %w", err)
 	}
 	return shard(bugs, o.shard, string(commit)), nil
 }
