@@ -13,7 +13,7 @@ var transactionBugs = []Bug{
 		Name: "offset-before-records", Rules: []string{"R1"}, Mistake: "offsets before produce",
 		Off: "the offset is sent before the records are",
 		Edits: []Edit{
-			{settle, "\tat, ack, errs := p.produce(", "\tif err := p.bind(bounded, b.token, b.next, b.witness.metadata(w.c.Kind)); err != nil {\n\t\treturn -1, err\n\t}\n\tat, ack, errs := p.produce("},
+			{settle, "\tbounded, cancel := context.WithTimeoutCause(ctx, w.c.TransactionTimeout, errLimit)\n\tdefer cancel()\n", "\tbounded, cancel := context.WithTimeoutCause(ctx, w.c.TransactionTimeout, errLimit)\n\tdefer cancel()\n\tif err := p.bind(bounded, b.token, b.next, b.witness.metadata(w.c.Kind)); err != nil {\n\t\treturn -1, err\n\t}\n"},
 			{settle, "\tif err := p.bind(bounded, b.token, b.next, b.witness.metadata(w.c.Kind)); err != nil {\n\t\treturn -1, err\n\t}\n\t// From", "\t// From"},
 		},
 		Test: Test{Package: "fence", Name: "TestOffsetIsTheLastWrite"}, Invariant: "I1",
@@ -129,7 +129,7 @@ var transactionBugs = []Bug{
 	{
 		Name: "offset-alone-sends-nothing", Rules: []string{"R1"}, Mistake: "offset-only EndTxn does nothing",
 		Off:   "a commit without records has no progress record either: the client ends it without a request",
-		Edits: []Edit{{settle, "\tinput := []stream.Header{{Key: inputHeader,", "\tif len(b.messages()) == 0 {\n\t\treturn nil, nil\n\t}\n\tinput := []stream.Header{{Key: inputHeader,"}},
+		Edits: []Edit{{settle, "func (w *Writer) effects(b *batch) ([]stream.Message, error) {\n", "func (w *Writer) effects(b *batch) ([]stream.Message, error) {\n\tif len(b.messages()) == 0 {\n\t\treturn nil, nil\n\t}\n"}},
 		Test:  Test{Package: "fence", Name: "TestWriterCommitsRecordsAndOffset"}, Invariant: "I5",
 	},
 	{

@@ -28,7 +28,7 @@ const (
 	input      = "in"
 	partitions = 2
 	records    = 160
-	patience   = 20 * time.Second
+	patience   = time.Minute
 )
 
 func main() {
