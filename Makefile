@@ -18,7 +18,7 @@ each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && 
 # The race detector, but not over the model: it has one goroutine and millions of states.
 RACE = $$(case "$$module" in */model) ;; *) echo -race ;; esac)
 
-.PHONY: help setup setup-kafka check test test-fast virtual test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke
+.PHONY: help setup setup-kafka check test test-fast virtual test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke planted
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,7 @@ test: setup ## everything: checks, broker-free tests, tests on real Kafka
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory test-fast
 	@$(MAKE) --no-print-directory test-kafka
+	@go run ./internal/planted/run -shard 3
 
 test-fast: ## the tests that need no broker, with the race detector
 	@$(call each,go test $(RACE) -timeout 10m -skip ^TestKafka ./...)
@@ -66,12 +67,16 @@ crash-steps: setup-kafka ## kill, cut off and reset a member between each two of
 		go test -count=1 -timeout 60m -run '^TestKafkaCrashSteps$$' ./internal/crash || failed=1; \
 	cat "$$results"; exit $${failed:-0}
 
+planted: setup-kafka ## plant each bug of docs/reliability.md: the test named for it must notice
+	@go run ./internal/planted/run
+
 nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@scripts/setup-kafka.sh $(KAFKA_VERSIONS)
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory check
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory test-fast
 	@go test -race -tags synctests -timeout 60m ./internal/virtual -run 'TestSeeds$$' -seeds 200
 	@$(MAKE) --no-print-directory virtual SEEDS=10000 VIRTUAL="-run TestSeeds$$ -sometimes -v"
+	@$(MAKE) --no-print-directory planted
 	@for version in $(KAFKA_VERSIONS); do \
 		echo "== Kafka $$version"; \
 		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=60m HOLDFAST_KAFKA_VERSION=$$version \

@@ -262,26 +262,39 @@ func TestUnboundOffsetIsAccepted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := w.Commit(ctx, Offset{1, -1}, put("k", "1")); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-				t.Errorf("commit of an expelled member: %v, want %v", err, c.want)
+				t.Errorf("I3: commit of an expelled member: %v, want %v", err, c.want)
 			}
 		})
 	}
 }
 
-// What the takeover prevents: with the rule off, the open transaction of the last owner stays open.
-func TestWithoutTakeoverTheLastOwnersTransactionStaysOpen(t *testing.T) {
+// The takeover ends the open transaction of the last owner, which a restore would wait for. With the rule
+// off it stays open.
+func TestTakeoverEndsTheLastOwnersTransaction(t *testing.T) {
 	t.Parallel()
-	_, p := fakeCluster(t)
-	zombie(t, p, "k")
-	m := join(t, p, Session{})
-	ctx := rule.Without(testContext(t), rule.Takeover)
-	w, _, err := Open(ctx, p.config(t, m.granted(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeWriter(t, w)
-	log := wire.Log{Client: testClient(t, p.k), Topic: p.progress}
-	if _, high, stable, err := log.Ends(ctx); err != nil || stable >= high {
-		t.Errorf("high watermark %d, last stable offset %d, %v: the rule makes no difference", high, stable, err)
+	for _, c := range []struct {
+		name string
+		off  []rule.Name
+	}{
+		{"the rule", nil},
+		{"with the rule off", []rule.Name{rule.Takeover}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, p := fakeCluster(t)
+			zombie(t, p, "k")
+			m := join(t, p, Session{})
+			ctx := rule.Without(testContext(t), c.off...)
+			w, _, err := Open(ctx, p.config(t, m.granted(t)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeWriter(t, w)
+			log := wire.Log{Client: testClient(t, p.k), Topic: p.progress}
+			_, high, stable, err := log.Ends(ctx)
+			if ended := stable == high; err != nil || ended != (c.off == nil) {
+				t.Errorf("I7: high watermark %d, last stable offset %d, %v", high, stable, err)
+			}
+		})
 	}
 }

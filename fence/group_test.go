@@ -62,7 +62,7 @@ func TestRevokeDrainsThenEnds(t *testing.T) {
 	}
 	c.revoke(0)
 	if o.State() != Gone || o.Cause() != nil || c.of(0) != nil {
-		t.Errorf("after the callback: %v, %v", o.State(), o.Cause())
+		t.Errorf("I3: after the callback: %v, %v", o.State(), o.Cause())
 	}
 	if kept.State() != Held || len(c.ended) != 1 {
 		t.Errorf("the kept partition is %v, %d ended", kept.State(), len(c.ended))
@@ -103,7 +103,7 @@ func TestLostFlushesNothing(t *testing.T) {
 	o := c.of(0)
 	c.during = func(o *Ownership, lost bool) {
 		if _, err := o.Token(t.Context()); !lost || !errors.Is(err, stream.ErrOwnershipLost) {
-			t.Errorf("in the callback: lost %v, token %v", lost, err)
+			t.Errorf("I3: in the callback: lost %v, token %v", lost, err)
 		}
 	}
 	c.lose(0)
@@ -129,14 +129,14 @@ func TestSilentRejoin(t *testing.T) {
 		c.assign()
 		for _, o := range []*Ownership{a, b} {
 			if o.State() != Gone {
-				t.Errorf("ownership %d is %v", o.Number(), o.State())
+				t.Errorf("I3: ownership %d is %v", o.Number(), o.State())
 			}
 		}
 		if len(c.ended) != 2 || !c.ended[0].lost || !c.ended[1].lost {
 			t.Errorf("ended: %+v", c.ended)
 		}
 		if o := c.of(0); o == a || o.State() != Held || o.MemberID() != "member-2" {
-			t.Error("the partition that stayed has no grant under the new id")
+			t.Error("I7: the partition that stayed has no grant under the new id")
 		}
 	})
 	t.Run("a Revoked: as lost, and what stays is granted anew", func(t *testing.T) {

@@ -42,7 +42,7 @@ func TestGroupCommit1And2EveryWriteOnceWithinTheCap(t *testing.T) {
 			writeAll(t, w, keys)
 			state, txns := r.snapshot()
 			if len(state) != keys {
-				t.Errorf("%d keys were stored, want %d", len(state), keys)
+				t.Errorf("I1: %d keys were stored, want %d", len(state), keys)
 			}
 			sent := 0
 			for _, txn := range txns {
@@ -157,7 +157,7 @@ func TestGroupCommit6OffsetNeverLeadsWrites(t *testing.T) {
 		for _, txn := range txns {
 			written += len(txn.messages)
 			if txn.offset.Next == 10 && written < 3 {
-				t.Errorf("offset 10 was committed after %d of 3 writes", written)
+				t.Errorf("I1: offset 10 was committed after %d of 3 writes", written)
 			}
 			if txn.offset.Next != 10 && txn.offset.Next != 3 {
 				t.Errorf("offset %d was committed", txn.offset.Next)
@@ -194,7 +194,7 @@ func TestGroupCommit8GenerationIsLive(t *testing.T) {
 	writeAll(t, w, 1)
 	_, txns := r.snapshot()
 	if len(txns) != 2 || txns[0].token.Generation != 1 || txns[1].token.Generation != 2 {
-		t.Errorf("transactions %+v, want generations 1 and 2", txns)
+		t.Errorf("I8: transactions %+v, want generations 1 and 2", txns)
 	}
 }
 

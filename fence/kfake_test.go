@@ -239,7 +239,7 @@ func checkCommits(t *testing.T, place place) {
 		t.Fatal(err)
 	}
 	if err := w.Commit(ctx, Offset{2, -1}); !errors.Is(err, stream.ErrOffsetBack) {
-		t.Fatalf("an offset that goes back: %v", err)
+		t.Fatalf("committed-rises: an offset that goes back: %v", err)
 	}
 	if err := w.Commit(ctx, Offset{7, 0}); err != nil {
 		t.Fatal(err)
@@ -258,6 +258,6 @@ func checkCommits(t *testing.T, place place) {
 	_, found = openWriter(t, place.config(t, o))
 	want := Committed{Next: 7, LeaderEpoch: 0, Nonce: o.Nonce(), Sequence: 3, Kind: "flow", TookOver: true}
 	if found != want {
-		t.Errorf("found %+v, want %+v", found, want)
+		t.Errorf("I5: what was told as committed is not: found %+v, want %+v", found, want)
 	}
 }

@@ -155,7 +155,7 @@ func TestOutcomeOfEachError(t *testing.T) {
 					t.Errorf("%d takeovers, want %d", r.opens, o.want.opens)
 				}
 				if gone := own.State() == Gone; gone != o.want.gone {
-					t.Errorf("gone %v, want %v", gone, o.want.gone)
+					t.Errorf("I3: gone %v, want %v", gone, o.want.gone)
 				}
 				if n := r.count("abort"); n != o.want.aborts && (o.want.aborts >= 0 || n < 10) {
 					t.Errorf("%d aborts, want %d", n, o.want.aborts)

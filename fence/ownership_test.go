@@ -43,7 +43,7 @@ func TestTokenAfterASilentRejoin(t *testing.T) {
 			o := s.grant()
 			c.rejoin(s)
 			if _, err := o.Token(t.Context()); !errors.Is(err, stream.ErrOwnershipLost) || o.State() != Gone {
-				t.Errorf("token: %v, ownership %v", err, o.State())
+				t.Errorf("I3: token: %v, ownership %v", err, o.State())
 			}
 		})
 	}
@@ -71,7 +71,7 @@ func TestTokenOrder(t *testing.T) {
 		return id, generation
 	}
 	if _, err := o.Token(t.Context()); !errors.Is(err, stream.ErrOwnershipLost) {
-		t.Errorf("token: %v", err)
+		t.Errorf("I3: a token for an ownership that is gone: %v", err)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestMayInitAsksTheGroup(t *testing.T) {
 				t.Fatalf("the first one: %v, asked %d times", err, s.asked)
 			}
 			if err := o.MayInit(t.Context()); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || s.asked != 1 {
-				t.Errorf("the second one: %v, asked %d times", err, s.asked)
+				t.Errorf("I7: the second one: %v, asked %d times", err, s.asked)
 			}
 			if gone := o.State() == Gone; gone != c.gone {
 				t.Errorf("gone %v, want %v", gone, c.gone)
@@ -135,7 +135,7 @@ func TestMayInitOnlyWhileHeld(t *testing.T) {
 	o := newFakeSession().grant()
 	o.drain(Token{MemberID: "member-1", Generation: 1})
 	if err := o.MayInit(t.Context()); !errors.Is(err, stream.ErrOwnershipLost) {
-		t.Errorf("while draining: %v", err)
+		t.Errorf("I3: an initialisation while draining: %v", err)
 	}
 	o.Lose(nil)
 	if err := o.MayInit(t.Context()); !errors.Is(err, stream.ErrOwnershipLost) {
@@ -192,7 +192,7 @@ func TestFreshCountsFromTheSending(t *testing.T) {
 		}
 		s.answers(away)
 		if wait() == nil {
-			t.Error("fresh before any answer")
+			t.Error("I4: an output may leave before any answer")
 		}
 		s.answers(nil)
 		if err := wait(); err != nil {
@@ -208,7 +208,7 @@ func TestFreshCountsFromTheSending(t *testing.T) {
 		e2e(s.session, kmsg.Heartbeat, 9*time.Second+time.Millisecond) // sent before the one above
 		time.Sleep(2 * time.Second)
 		if wait() == nil {
-			t.Error("fresh by an answer to what was sent a session ago")
+			t.Error("I4: an output may leave by an answer to what was sent a session ago")
 		}
 		e2e(s.session, kmsg.Heartbeat, 0) // of any code: the hook does not tell
 		if wait() == nil {

@@ -19,13 +19,13 @@ func TestPauseAdapts(t *testing.T) {
 		p.end()
 		p.wait(t.Context())
 		if d := time.Since(began); d != pauseLeast {
-			t.Errorf("waited %v after the end, want %v", d, pauseLeast)
+			t.Errorf("R11: waited %v after the end, want %v", d, pauseLeast)
 		}
 		for range 10 {
 			p.saw(time.Millisecond, 20*time.Millisecond)
 		}
 		if p.pause != pauseMost {
-			t.Errorf("held back again and again, the pause is %v, want %v", p.pause, pauseMost)
+			t.Errorf("R11: held back again and again, the pause is %v, want %v", p.pause, pauseMost)
 		}
 		p.saw(time.Second, time.Millisecond) // long after an end: it says nothing
 		for range calmAfter {

@@ -123,7 +123,7 @@ func FuzzTransactionalID(f *testing.F) {
 		}
 		same := g1 == g2 && t1 == t2 && p1 == p2
 		if id1, id2 := TransactionalID(g1, t1, p1), TransactionalID(g2, t2, p2); (id1 == id2) != same {
-			t.Errorf("(%q %q %d) gives %q, (%q %q %d) gives %q", g1, t1, p1, id1, g2, t2, p2, id2)
+			t.Errorf("I3: (%q %q %d) gives %q, (%q %q %d) gives %q", g1, t1, p1, id1, g2, t2, p2, id2)
 		}
 	})
 }

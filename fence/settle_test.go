@@ -57,7 +57,12 @@ func TestUnknownOutcomeIsReadBack(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, txns := r.snapshot()
-				if len(txns) != 2+c.commits || txns[1].progress.Sequence != 2 || txns[2].progress.Sequence != 3 {
+				switch n := len(txns); {
+				case n < 2+c.commits:
+					t.Errorf("I1: %d transactions of 3 writes that were answered are committed: %+v", n, txns)
+				case n > 2+c.commits:
+					t.Errorf("I3: a write is committed twice: %+v", txns)
+				case txns[1].progress.Sequence != 2 || txns[2].progress.Sequence != 3:
 					t.Errorf("committed: %+v", txns)
 				}
 				if unknown != 1 || r.opens != 2 || r.count("abort") != 0 {
@@ -128,7 +133,7 @@ func TestReadBackFindsAnotherOwner(t *testing.T) {
 				}
 				err := w.Write(t.Context(), put("k", "2"))
 				if !errors.Is(err, stream.ErrOwnershipLost) || !isForeign(err) || errors.Is(err, stream.ErrOutcomeUnknown) {
-					t.Errorf("write: %v", err)
+					t.Errorf("I3: a write after another owner's commit: %v", err)
 				}
 				if own.State() != Gone || r.state["k"] != "1" {
 					t.Errorf("ownership %v, state %v", own.State(), r.state)
@@ -210,7 +215,7 @@ func TestStaleGenerationWaitsForTheNextToken(t *testing.T) {
 				})
 				time.Sleep(time.Second)
 				if r.count("begin") != 1 {
-					t.Errorf("%d transactions before the generation changed", r.count("begin"))
+					t.Errorf("I8: %d transactions before the generation changed", r.count("begin"))
 				}
 				s.set("member-1", 2)
 				wg.Wait()
@@ -251,7 +256,7 @@ func TestStaleGenerationEnds(t *testing.T) {
 					t.Errorf("write: %v, ownership %v", err, own.State())
 				}
 				if took := time.Since(began); took < c.after || took > c.after+time.Second {
-					t.Errorf("it took %v, want %v", took, c.after)
+					t.Errorf("I6: the wait took %v, want %v", took, c.after)
 				}
 			})
 		})
@@ -272,7 +277,7 @@ func TestFightStopsWithIDTaken(t *testing.T) {
 		err := w.Write(t.Context(), put("k", "1"))
 		var e *stream.Error
 		if !errors.Is(err, stream.ErrIDTaken) || !errors.As(err, &e) || e.TransactionalID != "id" || e.Hint == "" {
-			t.Errorf("write: %v", err)
+			t.Errorf("I6: a fight for the id has no end with a named cause: %v", err)
 		}
 		if n := r.count("begin"); n != maxFences {
 			t.Errorf("%d attempts, want %d", n, maxFences)
@@ -342,7 +347,7 @@ func TestRefusedRecordIsTakenOut(t *testing.T) {
 			t.Errorf("state %v", state)
 		}
 		if last := txns[len(txns)-1]; len(txns) != 2 || last.offset.Next != 4 {
-			t.Errorf("%d transactions, the last at %d, want 2 and 4", len(txns), last.offset.Next)
+			t.Errorf("I1: %d transactions, the last at %d, want 2 and 4", len(txns), last.offset.Next)
 		}
 	})
 }
@@ -397,7 +402,7 @@ func TestOwnershipGoneCutsTheTransactionInFlight(t *testing.T) {
 		}
 		closeWriter(t, w)
 		if r.count("abort") != 0 || r.opens != 1 {
-			t.Errorf("%d aborts and %d takeovers after the ownership was gone", r.count("abort"), r.opens)
+			t.Errorf("I3: %d aborts and %d takeovers after the ownership was gone", r.count("abort"), r.opens)
 		}
 	})
 }

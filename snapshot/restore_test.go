@@ -187,13 +187,13 @@ func TestRestore1DrainsToTheHighWatermark(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(got) != 1 || got["b"] != "2" {
-			t.Errorf("state %v, want only b=2", got)
+			t.Errorf("I2: state %v, want only b=2", got)
 		}
 		if res.Target != 5 || res.Position != 5 || res.Records != 4 || res.Keyless != 1 || res.Bytes != 7 || res.Took > 1100*time.Millisecond {
 			t.Errorf("result %+v", res)
 		}
 		if len(f.reads) != 1 || !f.reads[0].Committed {
-			t.Errorf("reads %+v, want one that is read_committed", f.reads)
+			t.Errorf("I5: reads %+v, want one that is read_committed", f.reads)
 		}
 	})
 }

@@ -152,14 +152,18 @@ func TestKafkaBatchOfAnEarlierOwnership(t *testing.T) {
 	t.Run("with all rules", func(t *testing.T) {
 		t.Parallel()
 		r, o := earlierBatch(t, t.Context())
+		defer func() { // also where the flow ends for them
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			for _, fault := range o.faults {
+				t.Error("I2:", fault)
+			}
+		}()
 		r.againRestored()
 		r.gate.open()
 		r.flowA.committedTo(0, 20)
 		if err := r.flowA.stop(); err != nil {
 			t.Error(err)
-		}
-		for _, fault := range o.faults {
-			t.Error(fault)
 		}
 		for _, d := range check(t, r.c, r.group, r.input, r.group+"-snapshots") {
 			t.Error(d)

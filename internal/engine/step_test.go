@@ -87,7 +87,7 @@ func TestFailedStepOnReferences(t *testing.T) {
 			}
 			after, _ := e.Get([]byte("a"))
 			if got := after.State["n"]; !c.tainted && got != want {
-				t.Errorf("the failed step left a trace: %d, was %d", got, want)
+				t.Errorf("I2: the failed step left a trace: %d, was %d", got, want)
 			}
 		})
 	}

@@ -50,7 +50,12 @@ func (v event) accepted() bool { return v.kind != filtered && v.kind != poison }
 // violation is what the random test found.
 type violation struct{ name, detail string }
 
-func (v violation) Error() string { return v.name + ": " + v.detail }
+func (v violation) Error() string { return broke[v.name] + v.name + ": " + v.detail }
+
+// broke has the invariants, as docs/testing.md names them, that a violation breaks.
+var broke = map[string]string{
+	"holds": "I1: ", "durable": "I1 I2: ", "memory": "I2: ", "outputs": "I4: ", "bytes": "I5: ", "committed": "committed-rises: ",
+}
 
 func broken(name, format string, args ...any) error {
 	return violation{name, fmt.Sprintf(format, args...)}

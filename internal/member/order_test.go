@@ -103,7 +103,7 @@ func TestOutputsComeBeforeTheSnapshot(t *testing.T) {
 			p.must(err)
 			err = f.Run(ctx)
 			if _, written := p.stored()["k"]; written != (c.off != nil) {
-				t.Errorf("snapshot written: %v", written)
+				t.Errorf("I4: snapshot written: %v", written)
 			}
 			if c.off == nil && !errors.Is(err, stream.ErrOutput) {
 				t.Errorf("run: %v", err)

@@ -28,7 +28,7 @@ func TestCommitWaitsForItsOwnOutputs(t *testing.T) {
 		ack(o.next()) // of a step that this commit does not cover
 		select {
 		case err := <-ended:
-			t.Fatalf("the commit went on (%v) before output %d was acknowledged", err, second)
+			t.Fatalf("I4: the commit went on (%v) before output %d was acknowledged", err, second)
 		default:
 		}
 		ack(second)

@@ -178,7 +178,7 @@ func TestRebuildCuresWhatItIsNamedFor(t *testing.T) {
 			conf := p.config()
 			c.change(p, &conf)
 			if err := until(p, conf, 5); !errors.Is(err, c.stops) {
-				t.Fatalf("without Rebuild: %v, want %v", err, c.stops)
+				t.Fatalf("I2: without Rebuild: %v, want %v", err, c.stops)
 			}
 			var begun []int64
 			conf.Start.Disagreement = holdfast.Rebuild

@@ -60,7 +60,7 @@ func TestDecideCommittedAgainstProgress(t *testing.T) {
 			v, start, err := decide(c.w, c.policy, !c.unfenced, c.torn)
 			if c.stops {
 				if !errors.Is(err, stream.ErrOffsetMismatch) {
-					t.Fatalf("error %v, want one that is ErrOffsetMismatch", err)
+					t.Fatalf("I1: error %v, want one that is ErrOffsetMismatch", err)
 				}
 				e := (*stream.Error)(nil)
 				if !errors.As(err, &e) || e.Hint == "" {

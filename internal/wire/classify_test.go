@@ -156,7 +156,7 @@ func TestAbortedListDecidesBelowTheStableEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := letters(handmade(tc.log), newAbortedList(tc.list)); got != tc.want {
-				t.Errorf("got %s, want %s", got, tc.want)
+				t.Errorf("I5: got %s, want %s", got, tc.want)
 			}
 		})
 	}

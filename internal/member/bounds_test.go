@@ -1,0 +1,67 @@
+package member
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// R13: a revoke that waits for a fold longer than its budget costs the member all its partitions.
+func TestDrainEndsWithTheBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &worker{own: &fence.Ownership{}, done: make(chan struct{}), log: slog.New(slog.DiscardHandler)}
+		const budget = 5 * time.Second
+		began := time.Now()
+		w.drainWithin(budget) // the worker is in a fold that does not return
+		if took := time.Since(began); took != budget {
+			t.Errorf("I6: the revoke waited %v for a fold, its budget is %v", took, budget)
+		}
+		close(w.done)
+		began = time.Now()
+		w.drainWithin(budget)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it waited %v for a worker that was done", took)
+		}
+	})
+}
+
+// counting is an engine that counts steps.
+type counting struct {
+	Engine
+	steps int
+}
+
+func (c *counting) Full() bool { return false }
+func (c *counting) Step(context.Context, time.Time, stream.Record) engine.Result {
+	c.steps++
+	return engine.Result{Outcome: engine.Folded}
+}
+
+// R5: what would be folded while the outcome of a transaction is unknown may turn out to stand on states
+// that were never committed.
+func TestNothingIsFoldedInDoubt(t *testing.T) {
+	t.Parallel()
+	e := &counting{}
+	w := &worker{
+		m: &Member{}, own: &fence.Ownership{}, engine: e,
+		queue: queue{limit: 10, arrived: make(chan struct{}, 1)},
+	}
+	w.queue.put([]*kgo.Record{{Offset: 7}})
+	w.doubt.Store(true)
+	if folded, err := w.foldNext(time.Now()); folded || err != nil || e.steps != 0 {
+		t.Errorf("I5: %d records were folded in doubt, %v", e.steps, err)
+	}
+	w.doubt.Store(false)
+	if folded, err := w.foldNext(time.Now()); !folded || err != nil || e.steps != 1 {
+		t.Errorf("%d records were folded after the doubt, %v", e.steps, err)
+	}
+}

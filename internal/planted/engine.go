@@ -1,0 +1,89 @@
+package planted
+
+const (
+	engineBatch   = "internal/engine/batch.go"
+	engineOutcome = "internal/engine/outcome.go"
+	engineStep    = "internal/engine/step.go"
+)
+
+var (
+	randomTest  = Test{Package: "internal/engine", Name: "TestRandomAgainstModel"}
+	wholeTest   = Test{Package: "internal/engine", Name: "TestRandomWholeBatches"}
+	transcripts = Test{Package: "internal/engine", Name: "TestTranscripts/invariants"}
+)
+
+// What one partition makes of its records.
+var engineBugs = []Bug{
+	{
+		Name: "holds-ignored", Rules: []string{"R17"},
+		Off:   "the offset to commit does not respect holds",
+		Edits: []Edit{{engineBatch, "if h := e.holds.least(); h != nil && !e.cfg.NoHolds {", "if h := e.holds.least(); h != nil && e.cfg.NoHolds {"}},
+		Test:  randomTest, Invariant: "I1",
+	},
+	{
+		Name: "hold-gone-after-an-abort", Rules: []string{"R17"},
+		Off:   "a hold that a batch in flight clears stays cleared when the batch is aborted",
+		Edits: []Edit{{engineOutcome, "\t\tx.fresh.cleared = false\n", "\t\tx.fresh.cleared = true\n"}},
+		Test:  randomTest, Invariant: "I1",
+	},
+	{
+		Name: "memory-kept-after-an-abort", Rules: []string{"R17"}, Mistake: "in-memory state kept after an abort",
+		Off:   "after an abort the states in memory count as persisted",
+		Edits: []Edit{{engineOutcome, "\tfor _, f := range e.flying {\n\t\te.bounce(f, f.rank)\n", "\tfor i, f := range e.flying {\n\t\te.land(f.entry, b.Writes[i])\n"}},
+		Test:  randomTest, Invariant: "I1",
+	},
+	{
+		Name: "offset-not-computed-again", Rules: []string{"R10"},
+		Off:   "a key that the broker refuses stays dirty, and the offset of the rest passes its records",
+		Edits: []Edit{{engineOutcome, "h != nil && h.offset < rest.Next && !e.cfg.NoHolds", "h != nil && h.offset > rest.Next && !e.cfg.NoHolds"}},
+		Test:  randomTest, Invariant: "I1",
+	},
+	{
+		Name: "failed-step-leaves-a-trace", Rules: []string{"R19"},
+		Off:   "what a step did before it failed is kept",
+		Edits: []Edit{{engineStep, "\tif err == nil {\n\t\te.apply(", "\tif err == nil || st.loaded {\n\t\te.apply("}},
+		Test:  randomTest, Invariant: "I2",
+	},
+	{
+		Name: "no-clone", Rules: []string{"R19"},
+		Off:   "a fold works on the state itself, although there is a Clone",
+		Edits: []Edit{{"internal/engine/call.go", "\t\t\ts.work = c.Clone(s.entry.state)\n", "\t\t\ts.work = s.entry.state\n"}},
+		Test:  Test{Package: "internal/engine", Name: "TestFailedStepOnReferences"}, Invariant: "I2",
+	},
+	{
+		Name: "tombstone-at-once", Rules: []string{"R20"},
+		Off:   "a delete is its tombstone, without the deletion before it",
+		Edits: []Edit{{engineBatch, "case x.deleted && (e.cfg.NoTwoWriteDelete || e.cfg.Whole):", "case x.deleted:"}},
+		Test:  randomTest, Invariant: "I2",
+	},
+	{
+		Name: "tombstone-before-its-offset", Rules: []string{"R20"},
+		Off:   "a tombstone is written one record before the committed offset has passed the deletion",
+		Edits: []Edit{{engineOutcome, "x != nil && x.applied < e.committed;", "x != nil && x.applied <= e.committed;"}},
+		Test:  randomTest, Invariant: "tombstone-clean",
+	},
+	{
+		Name: "tombstone-dropped", Rules: []string{"R20"}, Mistake: "snapshot tombstone dropped",
+		Off:   "a restore does not heed tombstones",
+		Edits: []Edit{{"internal/engine/load.go", "\t\tif x != nil {\n\t\t\te.forget(x)\n", "\t\tif x != nil && x.deleted {\n\t\t\te.forget(x)\n"}},
+		Test:  wholeTest, Invariant: "I2",
+	},
+	{
+		Name: "replay-folds-again", Rules: []string{"-"},
+		Off:   "a replay folds what the snapshot of a key has in it",
+		Edits: []Edit{{engineStep, "r.Offset <= x.applied && !e.cfg.NoAppliedSkip", "r.Offset <= x.applied && e.cfg.NoAppliedSkip"}},
+		Test:  randomTest, Invariant: "I2",
+	},
+	{
+		Name: "offsets-out-of-order", Rules: []string{"R14"},
+		Off:   "a record that comes after a later one is left out, as if it were below the start",
+		Edits: []Edit{{engineStep, "\tif e.next > e.first {\n", "\tif e.next > e.first && offset < 0 {\n"}},
+		Test:  Test{Package: "internal/engine", Name: "TestTranscripts/order"}, Invariant: "offsets-rise",
+	},
+	{
+		Name: "two-batches-in-flight", Rules: []string{"R9"},
+		Off:   "a batch is closed while another one is in flight",
+		Edits: []Edit{{engineBatch, "if !e.started || e.batch != nil {", "if !e.started {"}},
+		Test:  transcripts, Invariant: "one-batch",
+	},
+}

@@ -1,0 +1,96 @@
+package planted
+
+import "github.com/holdfast-go/holdfast/internal/rule"
+
+const (
+	memberPrepare = "internal/member/prepare.go"
+	remedies      = "TestRebuildCuresWhatItIsNamedFor"
+)
+
+// What a member of the group makes of it all.
+var memberBugs = []Bug{
+	{
+		Name: "outputs-not-awaited", Rules: []string{"R18"},
+		Off:      "a snapshot does not wait for the outputs of its steps: `outputs-first`",
+		Switches: []rule.Name{rule.OutputsFirst},
+		Test:     Test{Package: "internal/member", Name: "TestOutputsComeBeforeTheSnapshot"}, Invariant: "I4",
+	},
+	{
+		Name: "outputs-counted", Rules: []string{"R18"},
+		Off:   "any acknowledgement counts for a commit that waits, not only those of its own outputs",
+		Edits: []Edit{{"internal/member/outputs.go", "\t\tif number <= o.target {\n", "\t\tif o.target > 0 {\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestCommitWaitsForItsOwnOutputs"}, Invariant: "I4",
+	},
+	{
+		Name: "outputs-beside-the-transaction", Rules: []string{"R18"},
+		Off:      "under `FencedOutputs`, outputs are not in the transaction of their offset: `outputs-inside`",
+		Switches: []rule.Name{rule.OutputsInside},
+		Test:     Test{Package: "holdfasttest", Name: "TestProductHistories/outputs_inside,_in_force", Long: true}, Invariant: "I4",
+	},
+	{
+		Name: "aborted-records-restored", Rules: []string{"R12"},
+		Off:   "a restore reads what was not committed",
+		Edits: []Edit{{"snapshot/restore.go", "To: r.target, Committed: true,", "To: r.target, Committed: false,"}},
+		Test:  Test{Package: "snapshot", Name: "TestRestore1DrainsToTheHighWatermark"}, Invariant: "I5",
+	},
+	{
+		Name: "abort-list-order", Rules: []string{"-"}, Mistake: "order of the abort list ignored",
+		Off:   "`holdfast tail` takes the list of aborted transactions in the order in which it comes; a restore leaves it to kgo",
+		Edits: []Edit{{"internal/wire/classify.go", "\t\tslices.Sort(firsts)\n", "\t\t_ = slices.IsSorted(firsts)\n"}},
+		Test:  Test{Package: "internal/wire", Name: "TestAbortedListDecidesBelowTheStableEnd"}, Invariant: "I5",
+	},
+	{
+		Name: "position-reset-by-the-client", Rules: []string{"R14"}, Mistake: "auto-reset after truncation",
+		Off:   "the client goes to the first record that is left when the next one is gone",
+		Edits: []Edit{{group, "kgo.ConsumeResetOffset(kgo.NoResetOffset())", "kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())"}},
+		Test:  Test{Package: "internal/member", Name: "TestRecordsGoneBeforeTheyWereFolded"}, Invariant: "I2",
+	},
+	{
+		Name: "no-rewind", Rules: []string{"R14"}, Mistake: "no consumer rewind after an abort",
+		Off:   "a new ownership of a partition that stayed goes on where the client had fetched to",
+		Edits: []Edit{{"internal/member/member.go", "\tif start != w.position {\n", "\tif start != w.position && w.position >= 0 {\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestRenewedOwnershipGoesBack"}, Invariant: "I2",
+	},
+	{
+		Name: "batch-of-another-ownership", Rules: []string{"R14"},
+		Off:      "a batch that was fetched under an earlier ownership is folded: `ownership-tag`",
+		Switches: []rule.Name{rule.OwnershipTag},
+		Test:     Test{Package: "internal/acceptance", Name: "TestKafkaBatchOfAnEarlierOwnership/with_all_rules", Kafka: true}, Invariant: "I2",
+	},
+	{
+		Name: "drains-past-the-budget", Rules: []string{"R13"}, Mistake: "deadline longer than max.poll.interval",
+		Off:   "a revoke waits for a fold that does not return",
+		Edits: []Edit{{"internal/member/worker.go", "time.NewTimer(budget)", "time.NewTimer(10 * budget)"}},
+		Test:  Test{Package: "internal/member", Name: "TestDrainEndsWithTheBudget"}, Invariant: "I6",
+	},
+	{
+		Name: "folds-in-doubt", Rules: []string{"R5"},
+		Off:   "records are folded while the outcome of a transaction is unknown",
+		Edits: []Edit{{"internal/member/worker.go", "w.doubt.Load() || w.blocked", "w.blocked"}},
+		Test:  Test{Package: "internal/member", Name: "TestNothingIsFoldedInDoubt"}, Invariant: "I5",
+	},
+	{
+		Name: "input-of-other-partitions", Rules: []string{"R21"},
+		Off:   "the count of input partitions is not compared with that of the state",
+		Edits: []Edit{{memberPrepare, "\tcase facts.Partitions != partitions:\n", "\tcase facts.Partitions < partitions:\n"}},
+		Test:  Test{Package: "internal/member", Name: remedies + "/another_partition_count"}, Invariant: "I2",
+	},
+	{
+		Name: "fold-version-ignored", Rules: []string{"R22"},
+		Off:   "a state of another `FoldVersion` is folded on",
+		Edits: []Edit{{memberPrepare, "p != nil && p.FoldVersion != w.m.cfg.FoldVersion", "p != nil && p.FoldVersion > w.m.cfg.FoldVersion"}},
+		Test:  Test{Package: "internal/member", Name: remedies + "/another_fold_version"}, Invariant: "I2",
+	},
+	{
+		Name: "start-not-committed", Rules: []string{"R23"},
+		Off:   "the start of a new flow is not committed before the first fold",
+		Edits: []Edit{{memberPrepare, "\tif err := w.store.Commit(ctx, fence.Offset{Next: start, LeaderEpoch: -1}); err != nil {\n\t\treturn 0, err\n\t}\n", ""}},
+		Test:  Test{Package: "internal/member", Name: "TestStartIsCommittedBeforeTheFirstFold"}, Invariant: "I2",
+	},
+	{
+		Name: "second-witness-ignored", Rules: []string{"-"},
+		Off:   "an offset ahead of the snapshots is believed",
+		Edits: []Edit{{"internal/member/start.go", "\tcase c > p:\n", "\tcase c > p && c < 0:\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestDecideCommittedAgainstProgress"}, Invariant: "I1",
+	},
+}

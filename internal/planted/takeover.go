@@ -1,0 +1,43 @@
+package planted
+
+import "github.com/holdfast-go/holdfast/internal/rule"
+
+// How an owner takes over, what it reads back, and what it restores.
+var takeoverBugs = []Bug{
+	{
+		Name: "group-not-asked", Rules: []string{"R4"},
+		Off:      "the id is initialised again without an answer of the group: `group-probe`",
+		Switches: []rule.Name{rule.Probe},
+		Test:     Test{Package: "fence", Name: "TestMayInitAsksTheGroup"}, Invariant: "I7",
+	},
+	{
+		Name: "init-while-draining", Rules: []string{"R4"},
+		Off:   "the id is initialised while the partition is given up",
+		Edits: []Edit{{ownership, "\tif state != Held {\n\t\treturn o.lost(\"no transactional id is initialised while %s\", state)\n\t}\n\tif first", "\tif state == Gone {\n\t\treturn o.lost(\"no transactional id is initialised while %s\", state)\n\t}\n\tif first"}},
+		Test:  Test{Package: "fence", Name: "TestMayInitOnlyWhileHeld"}, Invariant: "I3",
+	},
+	{
+		Name: "nothing-read-back", Rules: []string{"R4"},
+		Off:   "after a takeover within an ownership nothing is read back",
+		Edits: []Edit{{"fence/readback.go", "\tv, err := w.readBack(ctx, b)\n", "\tv, err := aborted, error(nil)\n"}},
+		Test:  Test{Package: "fence", Name: "TestReadBackFindsAnotherOwner"}, Invariant: "I3",
+	},
+	{
+		Name: "no-initialisation", Rules: []string{"R12"}, Mistake: "initialisation left out",
+		Off:      "the id is not initialised at a grant: `takeover`",
+		Switches: []rule.Name{rule.Takeover},
+		Test:     Test{Package: "fence", Name: "TestTakeoverEndsTheLastOwnersTransaction"}, Invariant: "I7",
+	},
+	{
+		Name: "unstable-offset", Rules: []string{"R12"}, Mistake: "non-stable offset fetch",
+		Off:      "the committed offset is fetched below an open transaction, which no takeover has ended: `stable-fetch`, `takeover`",
+		Switches: []rule.Name{rule.StableFetch, rule.Takeover},
+		Test:     Test{Package: "fence", Name: "TestOffsetOfOpenIsTheLast"}, Invariant: "I1",
+	},
+	{
+		Name: "restore-to-the-stable-end", Rules: []string{"R12"}, Mistake: "bound by the last stable offset",
+		Off:      "a restore ends at the last stable offset: `restore-bound`",
+		Switches: []rule.Name{rule.RestoreBound},
+		Test:     Test{Package: "snapshot", Name: "TestRestore1DrainsToTheHighWatermark"}, Invariant: "I2",
+	},
+}
