@@ -56,6 +56,11 @@ var allowed = []allowance{
 	{dir: "internal/wiretap", ours: []string{"stream", "kafka"}, theirs: client},
 	{dir: "internal/kafkatest/fetch", ours: []string{"internal/kafkatest"}},
 	{dir: "internal/kafkatest/copier", ours: []string{"internal/kafkatest"}},
+	{
+		dir:    "internal/trial",
+		ours:   append(slices.Clone(pipeOurs), "pipe", "holdfasttest", "internal/kafkatest", "internal/kafkatest/copier", "internal/wiretap"),
+		theirs: client,
+	},
 	{dir: "internal/acceptance"},
 	{dir: "internal/eos"},
 	{dir: "internal/outputs"},

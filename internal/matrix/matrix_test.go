@@ -1,0 +1,133 @@
+package matrix
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/trial"
+)
+
+func TestMain(m *testing.M) { kafkatest.Main(m, trial.Child()) }
+
+const (
+	partitions = 6
+	perSecond  = 200 // records of the load
+	// resumes bounds the time from a fault's end until what the input has then is committed: the
+	// transaction of a dead owner that none of ours takes over has to time out, and a slow machine has
+	// its share.
+	resumes = 60 * time.Second
+)
+
+// group is a way of sharing the partitions of a group.
+type group struct {
+	name     string
+	protocol string
+	java     bool // a Java member leads
+}
+
+var groups = []group{
+	{name: "cooperative", protocol: "cooperative"},
+	{name: "mixed", protocol: "cooperative", java: true},
+}
+
+// fault is what happens to a cell under load. It waits until the fault has bitten, and until it is over.
+type fault struct {
+	name    string
+	members int // of ours that run before
+	strike  func(c *cell)
+}
+
+var faults = []fault{
+	{"join", 2, join},
+	{"leave", 2, leave},
+	{"killed", 2, killed},
+	{"stopped past the session", 2, stopped},
+	{"rolling restart", 3, rollingRestart},
+	{"broker bounced clean", 2, bouncedClean},
+	{"broker bounced hard", 2, bouncedHard},
+	{"coordinator moved", 2, coordinatorMoved},
+}
+
+// apps are what a group runs: from cell to cell another one, and nightly each in every cell. A group with
+// a Java member copies.
+var apps = []trial.App{
+	{Kind: trial.Flow, Guarantee: holdfast.FencedOutputs},
+	{Kind: trial.Flow, Guarantee: holdfast.FencedState},
+	{Kind: trial.Pipe},
+}
+
+func appName(a trial.App) string {
+	if a.Kind == trial.Flow {
+		return a.Guarantee.String()
+	}
+	return string(a.Kind)
+}
+
+// always are the cells that run in every run of the tests.
+var always = map[string]bool{"cooperative/rolling restart": true}
+
+// TestKafkaMatrix runs a cell or two; all of them nightly, and with HOLDFAST_MATRIX=all.
+func TestKafkaMatrix(t *testing.T) {
+	all := os.Getenv("HOLDFAST_MATRIX") == "all"
+	nightly := os.Getenv("HOLDFAST_NIGHTLY") == "1"
+	cluster := kafkatest.New(t, kafkatest.Options{Brokers: 3, Properties: map[string]string{
+		// Transactions that have timed out are looked for every half second, and not every ten.
+		"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+	}})
+	var table table
+	for i, g := range groups {
+		for j, f := range faults {
+			name := g.name + "/" + f.name
+			if !all && !nightly && !always[name] {
+				continue
+			}
+			run := apps
+			switch {
+			case g.java:
+				run = []trial.App{{Kind: trial.Copy}}
+			case !nightly:
+				run = apps[(i+j)%len(apps):][:1]
+			}
+			for _, app := range run {
+				app.Protocol = g.protocol
+				t.Run(name+"/"+appName(app), func(t *testing.T) { table.add(g, f, app, runCell(t, cluster, g, f, app)) })
+			}
+		}
+	}
+	table.print(t)
+}
+
+// table is what make matrix prints.
+type table struct {
+	mu     sync.Mutex
+	rows   []string
+	passed int
+}
+
+func (t *table) add(g group, f fault, app trial.App, c *cell) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	verdict := "passed"
+	if c.t.Failed() {
+		verdict = "FAILED"
+	} else {
+		t.passed++
+	}
+	t.rows = append(t.rows, fmt.Sprintf("%-6s  %-11s  %-24s  %-13s  %3.0f s  resumed in %4.1f s  spurious refusals: %-12s  %s",
+		verdict, g.name, f.name, appName(app), c.took.Seconds(), c.resumed.Seconds(), c.spurious, strings.Join(c.evidence, "; ")))
+}
+
+func (t *table) print(tb testing.TB) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Printf("matrix: %d of %d cells passed, Kafka %s\n%s\n", t.passed, len(t.rows), kafkatest.Version(), strings.Join(t.rows, "\n"))
+	if len(t.rows) == 0 {
+		tb.Error("no cell has run")
+	}
+}
