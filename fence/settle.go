@@ -144,9 +144,12 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, w.c.TransactionTimeout, errLimit)
 	defer cancel()
-	at, ack, errs := p.produce(bounded, ms, b.serial)
+	in, ack, errs := p.produce(bounded, ms, b.serial)
 	if errs != nil {
 		return -1, &produceError{culprits(errs)}
+	}
+	if err := w.sameLog(in); err != nil {
+		return -1, err
 	}
 	w.pacer.saw(idle, ack)
 	if b.token, err = w.own.Token(w.base); err != nil {
@@ -160,7 +163,21 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	defer cancelEnd()
 	err = p.end(ending, true)
 	w.pacer.end()
-	return at, err
+	return in.last, err
+}
+
+// sameLog makes sure that what was written came behind what this owner knows to be there (R21). A log
+// that takes it at a lower offset was made again, or has lost its tail. Memory has what was lost, and only
+// the keys that come again would be written again:
+//
+//  1. The keys a and b are committed. An unclean election loses the record of b.
+//  2. The key a is written, and with it a progress record that agrees with the offset.
+//  3. The next owner restores a, and b as it was before, or not at all. Nothing tells it.
+func (w *Writer) sameLog(in span) error {
+	if in.first < 0 || in.first >= w.known.from || !rule.On(w.base, rule.SameLog) {
+		return nil
+	}
+	return fmt.Errorf("%s takes a record at offset %d, and had a progress record at %d: %w", w.c.Progress, in.first, w.known.from-1, stream.ErrTruncated)
 }
 
 // effects returns the records of b and after them the progress record.
