@@ -391,9 +391,13 @@ func (w *Writer) takeOut(ctx context.Context, b *batch, err error) error {
 	}
 	var suspects []int
 	for i, e := range refusal.errs {
-		if e != nil {
-			suspects = append(suspects, i)
+		if e == nil {
+			continue
 		}
+		if isAbsent(e) && w.isProgress(b, i) {
+			return w.withoutTopic(b, e)
+		}
+		suspects = append(suspects, i)
 	}
 	switch {
 	case len(suspects) == 1:
@@ -404,14 +408,24 @@ func (w *Writer) takeOut(ctx context.Context, b *batch, err error) error {
 	return w.suspect(ctx, b, suspects)
 }
 
+// isProgress reports whether record i of b is for the progress partition.
+func (w *Writer) isProgress(b *batch, i int) bool {
+	q, at := b.owner(i)
+	return q == nil || q.messages[at].Topic == "" || q.messages[at].Topic == w.c.Progress.Topic
+}
+
+// withoutTopic stops the writer because its own topic is gone, which is no fault of a record.
+func (w *Writer) withoutTopic(b *batch, cause error) error {
+	e := stream.NewError("commit", errors.Join(stream.ErrTopic, cause)).At(w.c.Progress, -1)
+	e.Group, e.TransactionalID = w.c.Group, w.id
+	return w.stop(b, e.Hinted("the topic is missing, or was made again: start again, to see what the start policy makes of it"))
+}
+
 // takeOutOne takes record i out of b.
 func (w *Writer) takeOutOne(b *batch, i int, cause error) error {
 	q, at := b.owner(i)
 	if q == nil { // the progress record itself
 		e := stream.NewError("commit", errors.Join(stream.ErrTopic, cause)).At(w.c.Progress, -1)
-		if isAbsent(cause) {
-			return w.stop(b, e.Hinted("the topic is missing, or was made again: start again, to see what the start policy makes of it"))
-		}
 		return w.stop(b, e.Hinted("the topic takes no record of 200 bytes: look at its max.message.bytes and cleanup.policy"))
 	}
 	var step *wire.StepError

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/pipe"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -23,6 +24,7 @@ type run struct {
 	t      *testing.T
 	name   string
 	rec    *holdfasttest.Recorder
+	tap    *wiretap.Cluster // nil, but for a member that is started behind one
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
@@ -59,6 +61,15 @@ func (l *lab) startUnder(ctx context.Context, name string, opts ...kgo.Opt) *run
 		r.rec.Stopped(r.err)
 	}()
 	l.t.Cleanup(func() { r.cancel(); <-r.done })
+	return r
+}
+
+// tapped starts the component behind proxies of its own.
+func (l *lab) tapped(ctx context.Context, name string) *run {
+	l.t.Helper()
+	tap := tapOf(l.t, l.k)
+	r := l.startUnder(ctx, name, dialer(tap))
+	r.tap = tap
 	return r
 }
 
