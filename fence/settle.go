@@ -193,8 +193,8 @@ func (w *Writer) effects(b *batch) ([]stream.Message, error) {
 	if err != nil {
 		return nil, stream.NewError("commit", errors.Join(stream.ErrConfig, err)).At(w.c.Input, b.next.Next)
 	}
-	input := []stream.Header{{Key: inputHeader, Value: []byte(w.c.Input.String())}}
-	return append(b.messages(), stream.Message{Key: key, Value: value, Headers: input}), nil
+	headers := []stream.Header{{Key: inputHeader, Value: []byte(w.c.Input.String())}}
+	return append(b.messages(), stream.Message{Key: key, Value: value, Headers: append(headers, w.appliedHeaders(b.next.Next)...)}), nil
 }
 
 // react decides what follows from err: nil, and b goes again, or the error that its waiters get.

@@ -258,19 +258,19 @@ func (l *lab) again(start int64) {
 // committed returns the group's committed offset of a partition, -1 if there is none.
 func (l *lab) committed(partition int32) int64 {
 	l.t.Helper()
-	os, err := l.admin.FetchOffsets(l.t.Context(), l.group)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	o, ok := os.Lookup(l.input, partition)
-	if !ok {
-		return -1
-	}
-	return o.At
+	next := int64(-1)
+	l.retried("fetch the offset", func(ctx context.Context) error {
+		os, err := l.admin.FetchOffsets(ctx, l.group)
+		if o, ok := os.Lookup(l.input, partition); ok {
+			next = o.At
+		}
+		return err
+	})
+	return next
 }
 
-// retried repeats an administrator's request while it meets what passes: a coordinator that is moving,
-// or a broker that has not heard of a topic yet.
+// retried repeats an administrator's request while it meets what passes: a broker that is away, a
+// coordinator that is moving, or one that has not heard of a topic yet.
 func (l *lab) retried(what string, f func(context.Context) error) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
@@ -282,7 +282,7 @@ func (l *lab) retried(what string, f func(context.Context) error) {
 		if err == nil {
 			return
 		}
-		if !kerr.IsRetriable(err) && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.UnknownTopicID) && !errors.Is(err, kerr.TopicAlreadyExists) {
+		if code := (*kerr.Error)(nil); errors.As(err, &code) && !kerr.IsRetriable(err) && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.UnknownTopicID) && !errors.Is(err, kerr.TopicAlreadyExists) {
 			l.t.Fatalf("%s: %v", what, err)
 		}
 		select {

@@ -47,6 +47,7 @@ type worker struct {
 	// Touched by run only.
 	engine      Engine
 	incarnation uint32
+	furthest    fence.InputProgress // how far the states may have applied the input
 	inflight    *engine.Batch
 	refusals    bool       // some record could not be committed under an earlier ownership
 	calls       []*mapCall // of a pipe's function, for the records at the head of the queue; the first is nil before it is called again
