@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/trial"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/pipe"
 	"github.com/holdfast-go/holdfast/stream"
@@ -37,7 +38,7 @@ func nightly(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { kafkatest.Main(m) }
+func TestMain(m *testing.M) { kafkatest.Main(m, trial.Child()) }
 
 // kind is what has the accident.
 type kind string
@@ -103,7 +104,8 @@ type lab struct {
 	member     holdfast.Member
 	stall      time.Duration
 	topic      map[string]string // configuration of the snapshot or progress topic
-	// before, if set, is called with each record before it is folded or copied.
+	// before, if set, is called with each record before it is folded or copied, by the members that are
+	// started from then on.
 	before func(context.Context, stream.Record) error
 	logger *slog.Logger
 }
@@ -154,15 +156,15 @@ func (l *lab) id(partition int32) string {
 }
 
 func (l *lab) flow(opts ...kgo.Opt) holdfast.Config[tally] {
-	inner := fold(l.output)
+	inner, before := fold(l.output), l.before
 	c := holdfast.Config[tally]{
 		Kafka: l.kafka(opts), Group: l.group, Inputs: []string{l.input}, Outputs: []string{l.output},
 		Snapshots: holdfast.Snapshots{Create: &holdfast.TopicConfig{Configs: l.topic}}, Codec: codec.JSON[tally](),
 		Commit: l.commit, Member: l.member, Logger: l.logger,
 		Start: holdfast.Start{Disagreement: l.policy}, Restore: holdfast.Restore{StallTimeout: l.stall},
 		Fold: func(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
-			if l.before != nil {
-				if err := l.before(ctx, r); err != nil {
+			if before != nil {
+				if err := before(ctx, r); err != nil {
 					return err
 				}
 			}
@@ -176,13 +178,14 @@ func (l *lab) flow(opts ...kgo.Opt) holdfast.Config[tally] {
 }
 
 func (l *lab) pipe(opts ...kgo.Opt) pipe.Config {
+	before := l.before
 	return pipe.Config{
 		Kafka: l.kafka(opts), Group: l.group, Inputs: []string{l.input}, Outputs: []string{l.output},
 		Create: &holdfast.TopicConfig{Configs: l.topic}, Commit: l.commit, Member: l.member, Logger: l.logger,
 		Start: holdfast.Start{Disagreement: l.policy}, Restore: holdfast.Restore{StallTimeout: l.stall},
 		Func: func(ctx context.Context, r stream.Record, out *pipe.Out) error {
-			if l.before != nil {
-				if err := l.before(ctx, r); err != nil {
+			if before != nil {
+				if err := before(ctx, r); err != nil {
 					return err
 				}
 			}
