@@ -25,6 +25,7 @@ type Engine interface {
 	RaiseIncarnation(n uint32)
 	Singly(keys map[string]int64)
 	Retain() bool
+	After(epoch int32)
 	Start(now time.Time, next, committed int64, skip map[int64]bool)
 	Step(ctx context.Context, now time.Time, r stream.Record) engine.Result
 	Mapped(r stream.Record, ms []stream.Message, err error) engine.Result
