@@ -245,7 +245,10 @@ func (w *worker) unchanged(ctx context.Context, r *retained) (f found, ok bool, 
 	if rule.On(w.ctx, rule.RetainedCheck) {
 		difference, err = w.compare(ctx, r, &f)
 	} else {
-		f.progress = &fence.Progress{Nonce: r.last.Nonce, Sequence: r.last.Sequence, Incarnation: r.incarnation}
+		f.progress = &fence.Progress{
+			Nonce: r.last.Nonce, Sequence: r.last.Sequence, Incarnation: r.incarnation,
+			Inputs: []fence.InputProgress{{Next: r.last.Next, LeaderEpoch: w.committed.LeaderEpoch}},
+		}
 		f.progressAt = r.last.At
 	}
 	if ctx.Err() != nil {
