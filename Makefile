@@ -13,7 +13,10 @@ STATICCHECK := $(CURDIR)/bin/staticcheck
 # $(call each,command) runs a command in every module.
 each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && $(1)); done
 
-.PHONY: help setup setup-kafka check test test-fast test-kafka acceptance nightly demo example-flights bench-smoke
+# The race detector, but not over the model: it has one goroutine and millions of states.
+RACE = $$(case "$$module" in */model) ;; *) echo -race ;; esac)
+
+.PHONY: help setup setup-kafka check test test-fast test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +44,7 @@ test: setup ## everything: checks, broker-free tests, tests on real Kafka
 	@$(MAKE) --no-print-directory test-kafka
 
 test-fast: ## the tests that need no broker, with the race detector
-	@$(call each,go test -race -timeout 10m -skip ^TestKafka ./...)
+	@$(call each,go test $(RACE) -timeout 10m -skip ^TestKafka ./...)
 
 test-kafka: setup-kafka ## the tests on real Kafka, of HOLDFAST_KAFKA_VERSION
 	@scripts/test-kafka.sh
@@ -49,14 +52,30 @@ test-kafka: setup-kafka ## the tests on real Kafka, of HOLDFAST_KAFKA_VERSION
 acceptance: setup-kafka ## the tests that docs/acceptance.md names, and no others: each must exist and pass
 	@go run ./internal/acceptance/run
 
+crash-steps: setup-kafka ## kill, cut off and reset a member between each two of its requests, on Kafka of HOLDFAST_KAFKA_VERSION
+	@results="$(CURDIR)/results/crash-steps/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md"; \
+	HOLDFAST_CRASH_STEPS=all HOLDFAST_CRASH_RESULTS="$$results" \
+		go test -count=1 -timeout 60m -parallel 4 -run '^TestKafkaCrashSteps$$' ./internal/crash || failed=1; \
+	cat "$$results"; exit $${failed:-0}
+
 nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@scripts/setup-kafka.sh $(KAFKA_VERSIONS)
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory check
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory test-fast
 	@for version in $(KAFKA_VERSIONS); do \
 		echo "== Kafka $$version"; \
-		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=60m HOLDFAST_KAFKA_VERSION=$$version scripts/test-kafka.sh; \
+		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=60m HOLDFAST_KAFKA_VERSION=$$version \
+			HOLDFAST_CRASH_RESULTS="$(CURDIR)/results/crash-steps/$$version.md" scripts/test-kafka.sh; \
 	done
+
+model: ## every state of the commit protocol's model, with two faults
+	@cd model && go run . -faults 2 -cycles
+
+matrix: setup-kafka ## every group protocol against every fault of members and brokers, as a table
+	@HOLDFAST_MATRIX=all go test -count=1 -timeout 90m -v -run '^TestKafkaMatrix$$' ./internal/matrix
+
+soak: setup-kafka ## kills and pauses at random for HOLDFAST_SOAK (30m), then verdict and slopes
+	@HOLDFAST_SOAK=$${HOLDFAST_SOAK:-30m} go test -count=1 -timeout 0 -v -run '^TestKafkaSoak$$' ./internal/soak
 
 demo: ## show a stale writer refused, on the embedded broker
 	@echo "== building holdfast (the first time, about half a minute)"

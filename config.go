@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/codec"
 	"github.com/holdfast-go/holdfast/dlq"
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -121,15 +122,43 @@ type TopicConfig struct {
 	Configs map[string]string
 }
 
-// Member sets the timings of the group membership (classic protocol, cooperative-sticky).
+// Protocol is how the members of a group share its partitions.
+type Protocol = fence.Protocol
+
+// The protocols. Every member of a group uses the same one.
+const (
+	// Cooperative is the classic protocol with the cooperative-sticky assignor, and the default: a
+	// partition that stays with a member is folded on during a rebalance.
+	Cooperative = fence.Cooperative
+	// Eager is the classic protocol in which every member commits and gives up all of its partitions in
+	// each rebalance, and takes over and restores what it is given. Use it beside members of other programs
+	// that are eager. It offers the assignors sticky, range and roundrobin.
+	Eager = fence.Eager
+	// ServerSide is KIP-848, Kafka's group.protocol=consumer: the broker assigns the partitions, with its
+	// assignor uniform, and moves only those that change their owner. It takes Kafka 4.3 or newer, and
+	// refuses to start with ErrBrokerTooOld on others. Member.SessionTimeout and Member.HeartbeatInterval
+	// must be unset: the group's configuration at the brokers has them, consumer.session.timeout.ms (45 s
+	// unless set, so that a dead owner is noticed after that) and consumer.heartbeat.interval.ms (5 s).
+	ServerSide = fence.ServerSide
+)
+
+// Member sets protocol and timings of the group membership. What comes of them is logged at start, in the
+// line "member timings".
 type Member struct {
-	// InstanceID makes the member static (KIP-345). "": dynamic.
+	// Protocol is Cooperative unless set. To change between Cooperative and Eager stop all members first: a
+	// member with the other one is refused by the group and stops. Between these and ServerSide members
+	// can be changed one by one.
+	Protocol Protocol
+	// InstanceID makes the member static (KIP-345): it gets its partitions back if it is started again
+	// within the session timeout, with no rebalance. Each process needs an id of its own. "": dynamic.
 	InstanceID string
-	// SessionTimeout is how long the group waits for a silent member. Default 10 s.
+	// SessionTimeout is how long the group waits for a silent member. Default 10 s. Must be unset with
+	// ServerSide.
 	SessionTimeout time.Duration
 	// RebalanceTimeout is how long the group waits for a member to give partitions up. Default 60 s.
 	RebalanceTimeout time.Duration
-	// HeartbeatInterval is the time between heartbeats. Default 3 s, at most a third of the session.
+	// HeartbeatInterval is the time between heartbeats. Default 3 s, at most a third of the session. Must
+	// be unset with ServerSide.
 	HeartbeatInterval time.Duration
 	// TransactionTimeout is how long the broker lets a transaction stay open. Default 30 s, at most
 	// 30 s.
@@ -187,6 +216,17 @@ type Restore struct {
 	// StallTimeout is how long a restore may make no progress before it fails with
 	// ErrRestoreStalled and a diagnosis. Default 3 min.
 	StallTimeout time.Duration
+	// RetainBytes bounds the memory of partitions that a rebalance took away: their states are kept, and
+	// if such a partition comes back with nobody having committed meanwhile they are used, instead of
+	// read from Kafka again. That is decided by one fetch, after the takeover. It counts keys and states
+	// as they are when written, and 256 bytes for each key; what is kept longest is dropped first. Nothing
+	// is kept under Unfenced, after a loss, a failed step or an unknown outcome, or while states cannot be
+	// written. Default 256 MiB: the process has held these very states a moment before. Negative: keep
+	// nothing.
+	RetainBytes int64
+	// RetainFor is how long they are kept. Default 2 min, which outlasts a rebalance with the default
+	// timeouts. Negative: keep nothing.
+	RetainFor time.Duration
 }
 
 // OnPersistError is what happens when a state cannot be written (it is too large, or its codec

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/claim"
 	"github.com/holdfast-go/holdfast/codec"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -74,15 +75,13 @@ func ExampleFlow_Check() {
 	}
 	report, err := flow.Check(s.ctx)
 	for _, f := range report.Findings {
-		if strings.Contains(f.What, "topic") {
-			fmt.Printf("%s: as it should be: %v\n", f.What, f.Err == nil)
+		if f.Level() == claim.LevelFault {
+			fmt.Printf("%s: %s, fixes: %d\n", f.ID, f.What, len(f.Fix))
 		}
 	}
 	fmt.Println(errors.Is(err, holdfast.ErrTopic))
 	// Output:
-	// input topic visits: as it should be: true
-	// snapshot topic last-page-snapshots: as it should be: true
-	// output topic pages: as it should be: false
+	// topic.output: output topic pages, fixes: 1
 	// true
 }
 

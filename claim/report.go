@@ -2,6 +2,7 @@ package claim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,14 +15,55 @@ type Report struct {
 	Claims []Claim
 }
 
+// Level says what a finding asks for.
+type Level string
+
+// The levels, from nothing to do on.
+const (
+	LevelOK      Level = "ok"      // as it has to be
+	LevelAdvice  Level = "advice"  // works; something is better otherwise, or could not be found out
+	LevelWarning Level = "warning" // the component starts, and a claim may not hold for it
+	LevelFault   Level = "fault"   // refuses the start
+)
+
 // Finding is one fact.
 type Finding struct {
+	// ID names the kind of the finding, as "topic.snapshot" or "fence-probe", for programs: it stays
+	// when the words of a report change. Several findings may have one, as two outputs have.
+	ID   string
 	What string // what was looked at, as "snapshot topic orders-snapshots"
 	Fact string // what was found
 	Err  error  // nil: nothing refuses the start
 	// Warning says why the claims may not hold for it although the component starts, as with a topic
 	// that is not replicated. "": nothing.
 	Warning string
+	// Advice says what is better otherwise, or what could not be found out and why. "": nothing.
+	Advice string
+	// Fix are the commands or settings that mend what Err, Warning and Advice say.
+	Fix []string
+}
+
+// Level returns the gravest that the finding has.
+func (f Finding) Level() Level {
+	switch {
+	case f.Err != nil:
+		return LevelFault
+	case f.Warning != "":
+		return LevelWarning
+	case f.Advice != "":
+		return LevelAdvice
+	}
+	return LevelOK
+}
+
+// Level returns the gravest of all findings.
+func (r Report) Level() Level {
+	order := []Level{LevelOK, LevelAdvice, LevelWarning, LevelFault}
+	worst := 0
+	for _, f := range r.Findings {
+		worst = max(worst, slices.Index(order, f.Level()))
+	}
+	return order[worst]
 }
 
 // reportColumns is how wide String makes the claims.
@@ -33,14 +75,14 @@ func (r Report) String() string {
 	var b strings.Builder
 	refused := false
 	for _, f := range r.Findings {
-		mark, fact := "ok  ", f.Fact
-		switch {
-		case f.Err != nil:
-			mark, refused = "FAIL", true
-		case f.Warning != "":
-			mark, fact = "warn", fact+": "+f.Warning
+		mark := map[Level]string{LevelOK: "ok  ", LevelAdvice: "note", LevelWarning: "warn", LevelFault: "FAIL"}[f.Level()]
+		refused = refused || f.Err != nil
+		fmt.Fprintf(&b, "%s  %s: %s\n", mark, f.What, f.Text())
+		if f.Err == nil { // the error has its next step in its text
+			for _, fix := range f.Fix {
+				fmt.Fprintf(&b, "  fix: %s\n", fix)
+			}
 		}
-		fmt.Fprintf(&b, "%s  %s: %s\n", mark, f.What, fact)
 	}
 	if refused {
 		return b.String()
@@ -49,6 +91,20 @@ func (r Report) String() string {
 		wrap(&b, "claim ", c.String())
 	}
 	return b.String()
+}
+
+// Text returns what was found, with the warning and the advice behind it.
+func (f Finding) Text() string {
+	text := f.Fact
+	if f.Err != nil {
+		return text
+	}
+	for _, more := range []string{f.Warning, f.Advice} {
+		if more != "" {
+			text += ": " + more
+		}
+	}
+	return text
 }
 
 // wrap writes text in lines of at most reportColumns, the first one behind head and the others indented

@@ -122,7 +122,7 @@ const (
 // ErrFold, ErrEncode, ErrTooLarge and ErrOutput.
 var lastingErrors = [...]error{
 	stream.ErrConfig, stream.ErrReservedOption, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized,
-	stream.ErrBrokerTooOld, stream.ErrOwnershipLost, stream.ErrIDTaken, stream.ErrOutcomeUnknown, stream.ErrNoOffset,
+	stream.ErrBrokerTooOld, stream.ErrBrokerDoesNotFence, stream.ErrOwnershipLost, stream.ErrIDTaken, stream.ErrOutcomeUnknown, stream.ErrNoOffset,
 	stream.ErrOffsetBack, stream.ErrClosed, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch,
 	stream.ErrOtherComponent, stream.ErrFlood, stream.ErrOtherGroup, stream.ErrInputChanged, stream.ErrFoldVersion,
 	stream.ErrCorruptSnapshot, stream.ErrUndeclaredOutput, context.Canceled, kgo.ErrClientClosed,

@@ -10,9 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -24,6 +26,8 @@ type Group struct {
 	released func(o *Ownership, lost bool)
 	session  *session
 	client   *kgo.Client
+	kafka    kafka.Config
+	protocol Protocol
 	ctx      context.Context // carries the rule switches of the run; it is never cancelled by us
 	ready    chan struct{}   // closed when NewClient is done: the client calls back before it returns
 
@@ -47,17 +51,32 @@ func NewGroup(assigned func(context.Context, *Ownership), released func(o *Owner
 	}
 }
 
-// Session are the timings of the membership.
+// Session are protocol and timings of the membership.
 type Session struct {
-	Group             string
-	InstanceID        string        // static membership; "": none
-	SessionTimeout    time.Duration // zero: 10 s
+	Group      string
+	InstanceID string // static membership; "": none
+	Protocol   Protocol
+	// SessionTimeout and HeartbeatInterval are asked for in the classic protocols; zero: 10 s and 3 s. Under
+	// ServerSide the group's configuration at the brokers decides, consumer.session.timeout.ms and
+	// consumer.heartbeat.interval.ms: say here what they are; zero: the brokers' defaults, 45 s and 5 s. A
+	// session that is shorter than it says here lets a woken process act for longer (Ownership.AwaitFresh).
+	SessionTimeout    time.Duration
 	RebalanceTimeout  time.Duration // zero: 60 s
-	HeartbeatInterval time.Duration // zero: 3 s
+	HeartbeatInterval time.Duration
 }
+
+// The brokers' defaults for a group of KIP-848.
+const (
+	ServerSideSession   = 45 * time.Second
+	ServerSideHeartbeat = 5 * time.Second
+)
 
 // WithDefaults returns s with the zero fields filled in.
 func (s Session) WithDefaults() Session {
+	if s.Protocol == ServerSide {
+		s.SessionTimeout = orDefault(s.SessionTimeout, ServerSideSession)
+		s.HeartbeatInterval = orDefault(s.HeartbeatInterval, ServerSideHeartbeat)
+	}
 	if s.SessionTimeout == 0 {
 		s.SessionTimeout = 10 * time.Second
 	}
@@ -70,7 +89,7 @@ func (s Session) WithDefaults() Session {
 	return s
 }
 
-// NewClient makes the member's client, once a Group. It sets the group, the timings, the callbacks,
+// NewClient makes the member's client, once a Group. It sets the group, the protocol, the timings, the callbacks,
 // DisableAutoCommit, BlockRebalanceOnPoll and NoResetOffset; options that touch these are refused
 // with ErrReservedOption. Call AllowRebalance after each poll.
 //
@@ -88,7 +107,11 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	if err := refuseReserved(opts); err != nil {
 		return nil, err
 	}
+	if s.Protocol < Cooperative || s.Protocol > ServerSide {
+		return nil, stream.NewError("join group", fmt.Errorf("%v is not known: %w", s.Protocol, stream.ErrConfig))
+	}
 	s = s.WithDefaults()
+	g.session.expectServerSide = s.Protocol == ServerSide
 	g.ctx = context.WithoutCancel(ctx)
 	g.session.group, g.session.instanceID = s.Group, s.InstanceID
 	g.session.sessionTimeout, g.session.rebalanceTimeout = s.SessionTimeout, s.RebalanceTimeout
@@ -108,15 +131,44 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	if s.InstanceID != "" {
 		ours = append(ours, kgo.InstanceID(s.InstanceID))
 	}
-	cl, err := k.Client(append(slices.Clone(opts), ours...)...)
+	cl, err := k.Client(append(s.Protocol.options(slices.Clone(opts)), ours...)...)
 	if err != nil {
 		return nil, err
 	}
 	defer close(g.ready)
-	g.client = cl
+	g.client, g.kafka, g.protocol = cl, k, s.Protocol
 	g.session.metadata = cl.GroupMetadata
 	g.session.ask = g.session.askThrough(cl)
 	return cl, nil
+}
+
+// leaveLimit bounds the wait of Close for the group's answer.
+const leaveLimit = 5 * time.Second
+
+// Close closes the member's client, as its CloseAllowingRebalance does: released is called for what is held,
+// and the group is left, but for a static member of a classic group, which may come back within its session.
+// A static member under ServerSide has to tell the group that; the client's own request to do so lacks the
+// instance id, and the brokers refuse it. The error is about this alone: all else is closed.
+func (g *Group) Close(ctx context.Context) error {
+	g.client.CloseAllowingRebalance()
+	memberID, epoch := g.session.metadata()
+	if g.protocol != ServerSide || g.session.instanceID == "" || epoch < 1 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	cl, err := g.kafka.Client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	err = wire.LeaveStatic(ctx, cl, g.session.group, memberID, g.session.instanceID)
+	if err == nil || errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.GroupIDNotFound) {
+		return nil // out of the group
+	}
+	e := stream.NewError("leave group", err)
+	e.Group = g.session.group
+	return e.Hinted("the group keeps the instance id %q until its session is over, and a process that comes with it waits for that", g.session.instanceID)
 }
 
 // refuseReserved refuses options that set what the Group sets. A client of a group has callbacks of
@@ -163,6 +215,10 @@ func refuseReserved(opts []kgo.Opt) error {
 // timeout, that a JoinGroup waits for the other members. The client tries for ever, and says nothing: a caller that must not wait for ever
 // looks here.
 func (g *Group) Silence() time.Duration { return g.session.silence() }
+
+// FellBack is closed when the client was to speak ServerSide and spoke a classic protocol: a broker does
+// not offer KIP-848, and the client then does so without a word. Nothing is granted from then on.
+func (g *Group) FellBack() <-chan struct{} { return g.session.fellBack }
 
 // Owned returns the ownership of p: nil if p is not assigned, and possibly one that is gone.
 func (g *Group) Owned(p stream.Partition) *Ownership {
@@ -273,6 +329,11 @@ func each(os []*Ownership, do func(*Ownership)) {
 func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
 	<-g.ready
 	defer g.session.wake()
+	select {
+	case <-g.session.fellBack:
+		return // the generation of another protocol than the caller counts on
+	default:
+	}
 	stale := g.takeStale()
 	each(stale, func(o *Ownership) { g.released(o, true) })
 	granted := g.regrant(stale)

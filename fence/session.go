@@ -33,13 +33,16 @@ type session struct {
 	heard    time.Time     // when the group last answered anything, or was first looked at
 	waiting  time.Time     // when the first JoinGroup was sent since then; zero: none
 	changed  chan struct{} // closed and replaced when any of this or the token may have changed
+	// expectServerSide: the caller wants KIP-848 and no other protocol.
+	expectServerSide bool
+	fellBack         chan struct{} // closed when the client speaks another protocol all the same
 	// serverSide: the group was last answered under KIP-848. A client that was asked to use it falls
 	// back to the classic protocol on brokers without it, so only what is on the wire tells.
 	serverSide bool
 }
 
 func newSession() *session {
-	return &session{now: time.Now, changed: make(chan struct{})}
+	return &session{now: time.Now, changed: make(chan struct{}), fellBack: make(chan struct{})}
 }
 
 func (s *session) joinNumber() int64 {
@@ -124,6 +127,10 @@ func (s *session) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, timeT
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.expectServerSide {
+		s.expectServerSide = false
+		close(s.fellBack)
+	}
 	if s.waiting.IsZero() {
 		s.waiting = s.now()
 	}
@@ -189,7 +196,7 @@ func (s *session) silence() time.Duration {
 func (s *session) leastGeneration() int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.serverSide {
+	if s.serverSide || s.expectServerSide {
 		return 1
 	}
 	return 0

@@ -22,6 +22,7 @@ type Recorder struct {
 	mu     sync.Mutex
 	to     io.Writer
 	events []Event
+	forget bool
 	err    error
 }
 
@@ -97,6 +98,14 @@ func (r *Recorder) Member() Member {
 	return Member{Name: r.name, Events: slices.Clone(r.events)}
 }
 
+// Forget has r keep no events from here on: they are in what it writes. A run of hours would otherwise
+// fill the memory whose growth it is to show.
+func (r *Recorder) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events, r.forget = nil, true
+}
+
 // Err returns the first error of the writer.
 func (r *Recorder) Err() error {
 	r.mu.Lock()
@@ -108,7 +117,9 @@ func (r *Recorder) add(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Member, e.At = r.name, time.Now()
-	r.events = append(r.events, e)
+	if !r.forget {
+		r.events = append(r.events, e)
+	}
 	if r.to == nil || r.err != nil {
 		return
 	}

@@ -147,3 +147,20 @@ func TestLongHistory(t *testing.T) {
 	expect(t, w.check(t), "")
 	t.Logf("%d records in %v", records, time.Since(began))
 }
+
+// A recorder that forgets still writes.
+func TestRecorderForgets(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	r := NewRecorder("one", &out)
+	r.Stopped(nil)
+	r.Forget()
+	r.Stopped(nil)
+	if n := len(r.Member().Events); n != 0 {
+		t.Errorf("%d events are kept", n)
+	}
+	read, err := ReadMembers(&out)
+	if err != nil || len(read) != 1 || len(read[0].Events) != 2 {
+		t.Errorf("written: %v (%v)", read, err)
+	}
+}

@@ -103,8 +103,8 @@ func New(c Config) (*Pipe, error) {
 // the cluster refuses the pipe for good. Run may be called once.
 func (p *Pipe) Run(ctx context.Context) error { return p.job.Run(ctx) }
 
-// Check looks at the cluster without changing it, as holdfast.Flow.Check does. It may be called at any
-// time, and by several goroutines.
+// Check looks at the cluster, without changing anything live, as holdfast.Flow.Check does. It may be called at
+// any time, and by several goroutines.
 func (p *Pipe) Check(ctx context.Context) (holdfast.Report, error) { return p.job.Check(ctx) }
 
 // Claims returns what the pipe promises, with crash and boundary. Check's report has the claims as this

@@ -12,6 +12,7 @@
 //	holdfast_ownerships_lost_total{cause}             partitions lost, nothing flushed; cause: as stream.Cause names it
 //	holdfast_revoke_duration_seconds                  from the revoke callback to its return (histogram)
 //	holdfast_restores_total                           restores that reached their target
+//	holdfast_retained_total                           partitions that came back with their states still in memory, instead of a restore
 //	holdfast_restore_records_total                    snapshot records that they read
 //	holdfast_restore_bytes_total                      bytes that they read
 //	holdfast_restore_duration_seconds                 how long they took (histogram)

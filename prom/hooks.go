@@ -104,10 +104,14 @@ func (m *metrics) onRestoring(e stream.Restoring) {
 
 func (m *metrics) onRestored(e stream.Restored) {
 	at := labels(e.Partition)
-	m.restores.WithLabelValues(at...).Inc()
-	m.restoreRecords.WithLabelValues(at...).Add(float64(e.Records))
-	m.restoreBytes.WithLabelValues(at...).Add(float64(e.Bytes))
-	m.restoreTime.WithLabelValues(e.Partition.Topic).Observe(e.Took.Seconds())
+	if e.Retained {
+		m.retained.WithLabelValues(at...).Inc()
+	} else {
+		m.restores.WithLabelValues(at...).Inc()
+		m.restoreRecords.WithLabelValues(at...).Add(float64(e.Records))
+		m.restoreBytes.WithLabelValues(at...).Add(float64(e.Bytes))
+		m.restoreTime.WithLabelValues(e.Partition.Topic).Observe(e.Took.Seconds())
+	}
 	m.whileOwned(e.Partition, func(at []string) {
 		m.restoredKeys.WithLabelValues(at...).Set(float64(e.Keys))
 		m.stallFor.WithLabelValues(at...).Set(0)

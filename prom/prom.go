@@ -52,6 +52,7 @@ func refused(err error) *stream.Error {
 type metrics struct {
 	granted, takeovers, revoked, lost        *prometheus.CounterVec
 	restores, restoreRecords, restoreBytes   *prometheus.CounterVec
+	retained                                 *prometheus.CounterVec
 	stalls                                   *prometheus.CounterVec
 	transactions, readBacks, refused         *prometheus.CounterVec
 	failures, deadLetters, stops             *prometheus.CounterVec
@@ -142,6 +143,7 @@ func (m *metrics) ownership(counter newCounter, gauge newGauge, histogram newHis
 
 func (m *metrics) restore(counter newCounter, gauge newGauge, histogram newHistogram) {
 	m.restores = counter("restores_total", "Restores that reached their target.")
+	m.retained = counter("retained_total", "Partitions that came back with their states kept in memory: no restore was needed.")
 	m.restoreRecords = counter("restore_records_total", "Snapshot records read by restores that reached their target.")
 	m.restoreBytes = counter("restore_bytes_total", "Bytes read by restores that reached their target.")
 	m.restoreTime = histogram("restore_duration_seconds", "Time of a restore.", restoreBuckets)

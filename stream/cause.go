@@ -14,7 +14,7 @@ var causes = []struct {
 	{ErrOffsetMismatch, "offset-mismatch"}, {ErrOtherComponent, "other-component"}, {ErrOtherGroup, "other-group"},
 	{ErrInputChanged, "input-changed"}, {ErrFoldVersion, "fold-version"}, {ErrCorruptSnapshot, "corrupt-snapshot"},
 	{ErrEncode, "encode"}, {ErrNotAuthorized, "not-authorized"},
-	{ErrNotAuthenticated, "not-authenticated"}, {ErrBrokerTooOld, "broker-too-old"}, {ErrReservedOption, "reserved-option"},
+	{ErrNotAuthenticated, "not-authenticated"}, {ErrBrokerTooOld, "broker-too-old"}, {ErrBrokerDoesNotFence, "broker-does-not-fence"}, {ErrReservedOption, "reserved-option"},
 	{ErrConfig, "config"}, {ErrTopic, "topic"}, {ErrOutput, "output"}, {ErrOutcomeUnknown, "outcome-unknown"},
 	{ErrUnreachable, "unreachable"}, {ErrNoOffset, "no-offset"}, {ErrOffsetBack, "offset-back"},
 	{ErrOwnershipLost, "ownership-lost"}, {ErrClosed, "closed"},

@@ -27,6 +27,10 @@ var (
 	// ErrBrokerTooOld: the broker lacks a request that the guarantee needs. Upgrade the brokers, or
 	// choose another guarantee.
 	ErrBrokerTooOld = errors.New("broker is too old")
+	// ErrBrokerDoesNotFence: a broker has taken an offset of a generation that its group does not have,
+	// so that a stale owner could commit. What answers is not Apache Kafka, or something between
+	// rewrites its answers. Use brokers that refuse it, or the guarantee Unfenced, which claims less.
+	ErrBrokerDoesNotFence = errors.New("broker does not fence a stale member")
 	// ErrOwnershipLost: the partition is no longer this process's. Nothing is to be done: the owner's
 	// loop drops the partition, and the new owner goes on from the committed offset.
 	ErrOwnershipLost = errors.New("ownership lost")

@@ -52,6 +52,9 @@ type Restored struct {
 	Bytes     int64
 	Took      time.Duration
 	Start     int64 // first input offset to be folded
+	// Retained: the states were kept in memory since this member owned the partition last, and nobody has
+	// written since. Nothing was read: Records and Bytes are 0, and Took is the time of the check.
+	Retained bool
 }
 
 // Committed tells what a transaction made visible.

@@ -64,7 +64,8 @@ func (a *app) root() *cobra.Command {
 
 holdfast demo shows on an embedded broker, or on your own cluster, that neither a killed nor
 a stalled process damages the state. holdfast prove makes faults on your own cluster and judges
-by what it sees whether the claims hold there. holdfast tail shows a topic's records with what
+by what it sees whether the claims hold there. holdfast check looks whether a flow or a pipe can run
+on a cluster, with a fix for what is wrong. holdfast tail shows a topic's records with what
 became of their transactions. holdfast dlq lists and shows dead letters, and sends them back.
 
 Exit codes: 0 all is well, 1 a claim or a finding failed, 2 usage, 3 a cluster cannot be
@@ -95,7 +96,7 @@ reached or does not permit it, 4 interrupted.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(c.CommandPath()+" --help", "%w", plainFlagError(err))
 	})
-	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.proveCommand(), a.proveRivalCommand(), a.tailCommand(), a.dlqCommand(), a.brokerCommand(), a.versionCommand())
+	root.AddCommand(a.demoCommand(), a.demoMemberCommand(), a.proveCommand(), a.proveRivalCommand(), a.checkCommand(), a.tailCommand(), a.dlqCommand(), a.brokerCommand(), a.versionCommand())
 	root.Version = readBuild().Version
 	root.SetVersionTemplate(readBuild().String())
 	root.InitDefaultCompletionCmd("completion")
@@ -110,7 +111,7 @@ reached or does not permit it, 4 interrupted.`,
 }
 
 // connecting are the commands that connect to a cluster.
-var connecting = []string{"demo", "prove", "tail", "dlq"}
+var connecting = []string{"demo", "prove", "check", "tail", "dlq"}
 
 // hideConnection leaves the connection flags out of the help of commands that connect to nothing.
 func hideConnection(root *cobra.Command) {

@@ -81,6 +81,7 @@ type Engine[S any] struct {
 	keys map[string]*entry[S]
 
 	started     bool
+	retained    bool // between Retain and Start
 	tainted     bool
 	base        time.Time // times are kept as nanoseconds since Start
 	next        int64     // next offset to fold

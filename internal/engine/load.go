@@ -23,7 +23,7 @@ type Snapshot struct {
 // earlier one of the same key. The error wraps stream.ErrCorruptSnapshot and has the key; the
 // caller adds where the record was read, and the next step.
 func (e *Engine[S]) Load(s Snapshot) error {
-	if e.started {
+	if e.started || e.retained {
 		violated(StartOnce, "Load after Start")
 	}
 	x := e.keys[string(s.Key)]
@@ -100,7 +100,7 @@ func (e *Engine[S]) After(epoch int32) {
 	e.epoch = epoch
 }
 
-// Start ends the restore. next is the first offset to fold; what comes below it is dropped.
+// Start ends the restore, or the time since Retain. next is the first offset to fold; what comes below it is dropped.
 // committed is the known committed offset, -1 if there is none. skip has the offsets that the error
 // policy skipped in an earlier ownership of this process: a replay must not fold them. The engine
 // reads skip and does not change it.
@@ -116,7 +116,13 @@ func (e *Engine[S]) Start(now time.Time, next, committed int64, skip map[int64]b
 			e.forget(x)
 		}
 	}
-	e.started, e.base, e.skip = true, now, skip
+	if !e.retained {
+		e.base = now // times of the keys count from it
+	} else if next != e.next {
+		e.epoch = -1
+	}
+	e.started, e.retained, e.skip = true, false, skip
 	e.next, e.first, e.committed = next, next, committed
-	e.exhume(0)
+	e.closedAt = e.at(now)
+	e.exhume(e.at(now))
 }

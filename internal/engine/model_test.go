@@ -9,16 +9,23 @@ import (
 var seeds = flag.Int("seeds", 400, "runs of the random test")
 
 // TestRandomAgainstModel lets random things happen to an engine (steps that fail, aborts, refusals,
-// crashes at any point, compaction) and compares with a model that scans the whole input each time.
+// crashes at any point, revokes that keep the states, compaction) and compares with a model that scans the whole input each time.
 // To run one seed again: change from to it and -seeds to 1.
 func TestRandomAgainstModel(t *testing.T) {
 	t.Parallel()
 	const from = 0
+	retained := 0
 	for seed := uint64(from); seed < uint64(from+*seeds); seed++ {
-		if err := newWorld(seed, func(*Config[int64]) {}).run(400); err != nil {
+		w := newWorld(seed, func(*Config[int64]) {})
+		if err := w.run(400); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
+		retained += w.retained
 	}
+	if retained < *seeds/4 {
+		t.Errorf("the states were kept %d times in %d runs", retained, *seeds)
+	}
+	t.Logf("the states were kept %d times", retained)
 }
 
 // TestRandomWholeBatches is the same with whole batches: outputs and letters of exactly the records

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -72,6 +73,7 @@ type world struct {
 	batch    *Batch
 	print    string // of the batch as it was closed
 	badCodec bool   // the codec fails now and then
+	retained int    // how often the engine was kept
 }
 
 func newWorld(seed uint64, change func(*Config[int64])) *world {
@@ -171,8 +173,10 @@ func (w *world) happen() error {
 		return w.close(w.rng.IntN(5) == 0)
 	case p < 95 && w.batch != nil:
 		return w.outcome()
-	case p >= 96:
+	case p >= 97:
 		return w.crash()
+	case p >= 95 && w.batch == nil:
+		return w.revoke()
 	}
 	return nil
 }
@@ -343,6 +347,56 @@ func (w *world) crash() error {
 		}
 	}
 	return nil
+}
+
+// revoke takes the engine out of one ownership and into another one, if it can. What is kept is what a
+// restore gives, deletions that wait for their tombstone included.
+func (w *world) revoke() error {
+	dirty := w.e.Stats().Dirty + w.e.Stats().Holds
+	next, committed := w.e.Next(), w.e.CommittedOffset()
+	kept := w.e.Retain()
+	if !kept {
+		if dirty == 0 && next == committed && !w.e.tainted {
+			return broken("retained", "a clean engine at %d is not kept", next)
+		}
+		return nil
+	}
+	if dirty > 0 || next != w.durable {
+		return broken("retained", "next %d, committed %d, %d dirty", next, w.durable, dirty)
+	}
+	restored := New(w.cfg)
+	for _, s := range w.log {
+		if err := restored.Load(snapshot(s)); err != nil {
+			return err
+		}
+	}
+	restored.Start(w.now, w.durable, w.durable, nil)
+	w.now = w.now.Add(time.Duration(w.rng.IntN(100)) * time.Second)
+	w.e.Start(w.now, w.durable, w.durable, nil)
+	if got, want := views(w.e), views(restored); !maps.Equal(got, want) {
+		return broken("retained", "kept %v, a restore gives %v", got, want)
+	}
+	if got, want := w.e.Stats(), restored.Stats(); got != want {
+		return broken("retained", "kept %+v, a restore gives %+v", got, want)
+	}
+	if at, ok := w.e.Due(); ok && at.Sub(w.now) > w.cfg.CommitInterval {
+		return broken("due", "tombstones in %v", at.Sub(w.now))
+	}
+	if w.at > 0 && w.input[w.at-1].offset == w.durable-1 { // a fetch that was under way
+		if res := w.e.Step(context.Background(), w.now, w.record(w.at-1)); res.Outcome != Dropped {
+			return broken("dropped", "%d below %d was %v", w.input[w.at-1].offset, w.durable, res.Outcome)
+		}
+	}
+	w.retained++
+	return nil
+}
+
+func views(e *Engine[int64]) map[string]View[int64] {
+	out := map[string]View[int64]{}
+	for v := range e.All {
+		out[v.Key] = v
+	}
+	return out
 }
 
 // truth folds a key's accepted events in [from, to) onto a state.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/claim"
 	"github.com/holdfast-go/holdfast/dlq"
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/member"
 	"github.com/holdfast-go/holdfast/kafka"
@@ -99,6 +100,7 @@ type Create struct {
 
 // Member has the fields of holdfast.Member.
 type Member struct {
+	Protocol           fence.Protocol
 	InstanceID         string
 	SessionTimeout     time.Duration
 	RebalanceTimeout   time.Duration
@@ -118,6 +120,8 @@ type Start struct {
 // Restore has the fields of holdfast.Restore.
 type Restore struct {
 	StallTimeout time.Duration
+	RetainBytes  int64
+	RetainFor    time.Duration
 }
 
 // Commit has the fields of holdfast.Commit.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -28,13 +30,17 @@ func Fault(format string, args ...any) error {
 func (c Config) withDefaults() Config {
 	c.Inputs, c.Outputs = slices.Clone(c.Inputs), slices.Clone(c.Outputs)
 	c.Hooks = slices.Clone(c.Hooks)
-	set(&c.Member.SessionTimeout, 10*time.Second)
 	set(&c.Member.RebalanceTimeout, 60*time.Second)
-	set(&c.Member.HeartbeatInterval, min(3*time.Second, c.Member.SessionTimeout/3))
+	if c.Member.Protocol != fence.ServerSide { // there the brokers have them: see withTimings
+		set(&c.Member.SessionTimeout, 10*time.Second)
+		set(&c.Member.HeartbeatInterval, min(3*time.Second, c.Member.SessionTimeout/3))
+	}
 	set(&c.Member.TransactionTimeout, maxTransactionTimeout)
 	set(&c.Member.UnreachableTimeout, 5*time.Minute)
 	set(&c.Member.QueueRecords, 2000)
 	set(&c.Restore.StallTimeout, 3*time.Minute)
+	set(&c.Restore.RetainBytes, 256<<20)
+	set(&c.Restore.RetainFor, 2*time.Minute)
 	if c.Guarantee == FencedOutputs {
 		set(&c.Commit.Interval, 100*time.Millisecond)
 		set(&c.Commit.MaxWrites, 10_000)
@@ -45,8 +51,9 @@ func (c Config) withDefaults() Config {
 	}
 	set(&c.Commit.PersistCooldown, time.Second)
 	set(&c.Commit.MaxBytes, 4<<20)
-	limit := c.Member.RebalanceTimeout - c.Member.HeartbeatInterval - 2*time.Second
-	set(&c.Commit.RevokeBudget, min(c.Member.RebalanceTimeout/2, max(limit, 0)))
+	if c.Member.Protocol != fence.ServerSide {
+		set(&c.Commit.RevokeBudget, min(c.Member.RebalanceTimeout/2, max(c.revokeLimit(), 0)))
+	}
 	if c.DeadLetters != nil {
 		policy := c.DeadLetters.WithDefaults()
 		c.DeadLetters = &policy
@@ -130,6 +137,9 @@ func (c Config) validateChoices(fault func(string, ...any)) {
 	if c.Guarantee < FencedState || c.Guarantee > Unfenced {
 		fault("Guarantee(%d) is not known", int(c.Guarantee))
 	}
+	if c.Member.Protocol < fence.Cooperative || c.Member.Protocol > fence.ServerSide {
+		fault("Member.Protocol %d is not known: choose Cooperative, Eager or ServerSide", int(c.Member.Protocol))
+	}
 	if c.Start.New < Earliest || c.Start.New > AtTime {
 		fault("Start.New %d is not known: choose Earliest, Latest or AtTime", int(c.Start.New))
 	}
@@ -144,10 +154,58 @@ func (c Config) validateChoices(fault func(string, ...any)) {
 	}
 }
 
+// revokeLimit is the longest revoke budget: overrunning the rebalance timeout loses the kept partitions too.
+func (c Config) revokeLimit() time.Duration {
+	return c.Member.RebalanceTimeout - c.Member.HeartbeatInterval - 2*time.Second
+}
+
+func (c Config) validateRevoke(fault func(string, ...any)) {
+	if limit := c.revokeLimit(); c.Commit.RevokeBudget > limit {
+		fault("Commit.RevokeBudget %v is over the rebalance timeout less the heartbeat interval and 2 s, %v: "+
+			"overrunning the rebalance timeout loses the kept partitions too", c.Commit.RevokeBudget, limit)
+	}
+}
+
+func (c Config) validateClassic(fault func(string, ...any)) {
+	m := c.Member
+	if m.HeartbeatInterval > m.SessionTimeout/3 {
+		fault("Member.HeartbeatInterval %v is over a third of the session timeout %v", m.HeartbeatInterval, m.SessionTimeout)
+	}
+	if m.SessionTimeout > m.RebalanceTimeout {
+		fault("Member.SessionTimeout %v is over the rebalance timeout %v", m.SessionTimeout, m.RebalanceTimeout)
+	}
+	c.validateRevoke(fault)
+}
+
+// validateServerSide refuses what a member of KIP-848 cannot ask for: it would be without effect.
+func (c Config) validateServerSide(fault func(string, ...any)) {
+	const instead = "%s %v does not go with ServerSide, where the brokers decide: leave it unset, and set %s of the group instead " +
+		"(kafka-configs.sh --alter --entity-type groups --entity-name %s --add-config %s=%d; the brokers' default is group.%s)"
+	for _, d := range []struct {
+		field, config string
+		value         time.Duration
+	}{
+		{"Member.SessionTimeout", wire.GroupSessionConfig, c.Member.SessionTimeout},
+		{"Member.HeartbeatInterval", wire.GroupHeartbeatConfig, c.Member.HeartbeatInterval},
+	} {
+		if d.value != 0 {
+			fault(instead, d.field, d.value, d.config, c.Group, d.config, d.value.Milliseconds(), d.config)
+		}
+	}
+}
+
 func (c Config) validateTimes(fault func(string, ...any)) {
 	m := c.Member
 	if c.Guarantee == FencedOutputs {
 		set(&c.Commit.Persist, time.Hour) // has no meaning there, and was refused if it was set
+	}
+	if m.Protocol == fence.ServerSide {
+		c.validateServerSide(fault)
+		// Not known before the start.
+		m.SessionTimeout, m.HeartbeatInterval = fence.ServerSideSession, fence.ServerSideHeartbeat
+		set(&c.Commit.RevokeBudget, time.Second)
+	} else {
+		c.validateClassic(fault)
 	}
 	for _, d := range []struct {
 		name  string
@@ -164,18 +222,8 @@ func (c Config) validateTimes(fault func(string, ...any)) {
 			fault("%s is %v, it must be positive", d.name, d.value)
 		}
 	}
-	if m.HeartbeatInterval > m.SessionTimeout/3 {
-		fault("Member.HeartbeatInterval %v is over a third of the session timeout %v", m.HeartbeatInterval, m.SessionTimeout)
-	}
-	if m.SessionTimeout > m.RebalanceTimeout {
-		fault("Member.SessionTimeout %v is over the rebalance timeout %v", m.SessionTimeout, m.RebalanceTimeout)
-	}
 	if m.TransactionTimeout > maxTransactionTimeout {
 		fault("Member.TransactionTimeout %v is over %v", m.TransactionTimeout, maxTransactionTimeout)
-	}
-	if limit := m.RebalanceTimeout - m.HeartbeatInterval - 2*time.Second; c.Commit.RevokeBudget > limit {
-		fault("Commit.RevokeBudget %v is over the rebalance timeout less the heartbeat interval and 2 s, %v: "+
-			"overrunning the rebalance timeout loses the kept partitions too", c.Commit.RevokeBudget, limit)
 	}
 	if c.Commit.MaxWrites < 1 || c.Commit.MaxBytes < 1 || m.QueueRecords < 1 {
 		fault("Commit.MaxWrites, Commit.MaxBytes and Member.QueueRecords must be at least 1")

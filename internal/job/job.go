@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,33 +39,56 @@ func (j *Job) Run(ctx context.Context) error {
 		return stream.NewError("run", Fault("the %s was run before", j.cfg.Component)).
 			Hinted("make another %s with New", j.cfg.Component)
 	}
-	found, err := j.inspect(ctx, j.cfg.Progress.Create != nil)
+	found, err := j.inspect(ctx, preflight.Mode{Create: j.cfg.Progress.Create != nil, Probe: true})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // asked to stop before it began
 		}
 		return err
 	}
-	return member.New(j.memberConfig(ctx, found)).Run(ctx)
+	j.logProbe(found)
+	c, err := j.cfg.withTimings(found)
+	if err != nil {
+		return err
+	}
+	c.logTimings()
+	return member.New(c.memberConfig(ctx, found)).Run(ctx)
 }
 
-// Check looks at the cluster without changing it.
+// logProbe says that the fence could not be probed: the start goes on, and somebody should know.
+func (j *Job) logProbe(found preflight.Found) {
+	for _, f := range found.Report.Findings {
+		if f.ID == preflight.ProbeID && f.Warning != "" {
+			j.cfg.Logger.Warn("the fence was not probed", "reason", f.Warning, "fix", strings.Join(f.Fix, "; "))
+		}
+	}
+}
+
+// Check looks at the cluster, and changes nothing that is live: the fence probe has a group and a
+// transactional id of its own.
 func (j *Job) Check(ctx context.Context) (claim.Report, error) {
-	found, err := j.inspect(ctx, false)
+	found, err := j.inspect(ctx, preflight.Mode{Deep: true, Probe: true})
+	if err == nil {
+		_, err = j.cfg.withTimings(found)
+	}
 	return found.Report, err
 }
 
 // Claims returns what the component promises on a cluster of transaction.version 2.
 func (j *Job) Claims() []claim.Claim { return j.cfg.Claims(2) }
 
-// inspect finds the facts and checks them. With create it makes a missing topic of the component's own.
-func (j *Job) inspect(ctx context.Context, create bool) (preflight.Found, error) {
+// inspect finds the facts and checks them.
+func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found, error) {
 	c := j.cfg
 	p := preflight.Job{
 		Kafka: c.Kafka, Group: c.Group, Component: c.Component, Inputs: c.Inputs,
 		Progress: preflight.ProgressTopic{Role: c.Progress.Role, Topic: c.Progress.Topic, ConfigField: c.Progress.CreateField},
 		Outputs:  c.Outputs, SamePartition: c.AsRead,
-		Transactional: c.Guarantee != Unfenced, Claims: c.Claims,
+		Transactional: c.Guarantee != Unfenced, Claims: c.Claims, ServerSide: c.Member.Protocol == fence.ServerSide,
+		Times: preflight.Times{
+			SessionTimeout: c.Member.SessionTimeout, RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
+			RevokeBudget: c.Commit.RevokeBudget, CommitInterval: c.Commit.Interval,
+		},
 	}
 	if create := c.Progress.Create; create != nil {
 		p.Progress.Create = &wire.TopicConfig{Replicas: create.Replicas, Configs: create.Configs}
@@ -75,15 +99,14 @@ func (j *Job) inspect(ctx context.Context, create bool) (preflight.Found, error)
 	if p.Transactional {
 		p.TransactionTimeout = c.Member.TransactionTimeout
 	}
-	return preflight.Inspect(ctx, p, create)
+	return preflight.Inspect(ctx, p, mode)
 }
 
-func (j *Job) memberConfig(ctx context.Context, found preflight.Found) member.Config {
-	c := j.cfg
+func (c Config) memberConfig(ctx context.Context, found preflight.Found) member.Config {
 	m := member.Config{
 		Kafka: c.Kafka,
 		Session: fence.Session{
-			Group: c.Group, InstanceID: c.Member.InstanceID, SessionTimeout: c.Member.SessionTimeout,
+			Group: c.Group, InstanceID: c.Member.InstanceID, Protocol: c.Member.Protocol, SessionTimeout: c.Member.SessionTimeout,
 			RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
 		},
 		TransactionTimeout: c.Member.TransactionTimeout,
@@ -104,6 +127,8 @@ func (j *Job) memberConfig(ctx context.Context, found preflight.Found) member.Co
 		},
 		SilenceLimit: c.Member.UnreachableTimeout,
 		StallTimeout: c.Restore.StallTimeout,
+		RetainBytes:  c.Restore.RetainBytes,
+		RetainFor:    c.Restore.RetainFor,
 		RevokeBudget: c.Commit.RevokeBudget,
 		QueueRecords: c.Member.QueueRecords,
 		MaxWrites:    c.Commit.MaxWrites,

@@ -63,6 +63,7 @@ func runCell(t *testing.T, cluster *kafkatest.Cluster, g group, f fault, app tri
 	stopLoad()
 	c.f.CaughtUp()
 	c.conclude()
+	c.f.DeleteTopics()
 	return c
 }
 
@@ -102,6 +103,10 @@ func (c *cell) conclude() {
 	if c.java != nil {
 		led := c.f.Since(0, func(e trial.Event) bool { return e.Kind == trial.EventLeads && e.Offset >= 2 })
 		c.bit(len(led) > 0, "Java has led %d generations of several members", len(led))
+	}
+	readBack := c.f.Since(c.mark, func(e trial.Event) bool { return e.Kind == holdfasttest.EventCommitted && e.ReadBack })
+	if len(readBack) > 0 {
+		c.evidence = append(c.evidence, fmt.Sprintf("%d outcomes were unknown and read back", len(readBack)))
 	}
 	if len(c.evidence) == 0 {
 		c.t.Error("nothing shows that the fault has bitten")

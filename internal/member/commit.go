@@ -27,6 +27,8 @@ type store interface {
 	Rebuild(ctx context.Context, incarnation uint32, next fence.Offset) error
 	// Refetch reads the stable committed offset again.
 	Refetch(ctx context.Context) (fence.Committed, error)
+	// LastCommit is the newest commit that is known; ok is false if states cannot be kept by it.
+	LastCommit(ctx context.Context) (c fence.LastCommit, ok bool)
 	// Retake takes the transactional id over again.
 	Retake(ctx context.Context) error
 	Close(ctx context.Context) error

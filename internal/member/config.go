@@ -25,6 +25,7 @@ type Engine interface {
 	RaiseIncarnation(n uint32)
 	Singly(keys map[string]int64)
 	After(epoch int32)
+	Retain() bool
 	Start(now time.Time, next, committed int64, skip map[int64]bool)
 	Step(ctx context.Context, now time.Time, r stream.Record) engine.Result
 	Mapped(r stream.Record, ms []stream.Message, err error) engine.Result
@@ -56,6 +57,8 @@ type Config struct {
 	FoldVersion        string
 	Start              Start
 	StallTimeout       time.Duration
+	RetainBytes        int64         // what may be retained of revoked partitions together; under 0: nothing
+	RetainFor          time.Duration // and for how long; under 0: nothing is
 	SilenceLimit       time.Duration // the member stops when the group has not answered for it
 	RevokeBudget       time.Duration
 	QueueRecords       int

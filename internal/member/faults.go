@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -38,6 +39,32 @@ func (m *Member) fetchError(topic string, partition int32, err error) {
 		log = log.With("partition", p.String())
 	}
 	log.Warn("fetch is tried again", "error", err)
+}
+
+// instanceWatch tells a static member of KIP-848 whose process died from one whose instance id another
+// process has. The brokers keep the id of a dead one for its session, and refuse whoever comes with it; of a
+// living one they keep it for as long as that lives.
+type instanceWatch struct {
+	first, last time.Time // refusals
+}
+
+// forgotten is longer than the client's pause between two attempts to join: a refusal after that is another
+// matter.
+const forgotten = time.Minute
+
+// held returns nil while the refusals may be those of a dead process's id.
+func (w *instanceWatch) held(now time.Time, s fence.Session, err error) error {
+	if now.Sub(w.last) > forgotten {
+		w.first = now
+	}
+	w.last = now
+	limit := s.SessionTimeout + 2*s.HeartbeatInterval + 10*time.Second // the broker looks at its sessions in its own time
+	if now.Sub(w.first) < limit {
+		return nil
+	}
+	e := stream.NewError("join group", fmt.Errorf("instance id %q is another's for longer than a session of %v: %w", s.InstanceID, s.SessionTimeout, err))
+	e.Group = s.Group
+	return e.Hinted("give each process an instance id of its own")
 }
 
 // confirm stops the member with an error that says that the input is another topic, if it is one. Where
@@ -83,9 +110,12 @@ func (m *Member) finalFetchError(p stream.Partition, err error) error {
 	case errors.Is(err, kerr.FencedInstanceID):
 		return stream.NewError("join group", fmt.Errorf("another process joined with instance id %q: %w", m.cfg.Session.InstanceID, err)).
 			Hinted("give each process an instance id of its own")
+	case errors.Is(err, kerr.UnreleasedInstanceID):
+		return m.instances.held(time.Now(), m.cfg.Session, err)
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
 		return stream.NewError("join group", err).
-			Hinted("the group %s has members with another protocol or assignor: use a group of its own for each application", m.cfg.Session.Group)
+			Hinted("the group %s has members that do not speak %v: stop all of its members before Member.Protocol is changed between Cooperative and Eager,"+
+				" and use a group of its own for each application", m.cfg.Session.Group, m.cfg.Session.Protocol)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
 		return stream.NewError("join group", fmt.Errorf("session timeout %v: %w: %w", m.cfg.Session.SessionTimeout, stream.ErrConfig, err)).
 			Hinted("choose one between the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms")

@@ -1,9 +1,13 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -22,18 +26,24 @@ type Member struct {
 	ready chan struct{} // closed when poll is set: the callbacks may come before it is returned
 	admin *kgo.Client   // group-less: offsets, restores, topic facts; shared by all partitions
 
+	instances instanceWatch // of the polling goroutine
+
 	ctx  context.Context // carries the rule switches; ends when Run returns
 	stop context.CancelCauseFunc
 	wg   sync.WaitGroup // all workers
 
 	mu      sync.Mutex
 	workers map[stream.Partition]*worker          // the newest of each partition
+	running map[*worker]bool                      // whose run has not returned
 	posted  []func()                              // run by the polling goroutine between polls
 	wake    context.CancelFunc                    // ends the poll that waits
 	renewed map[stream.Partition]int              // renewals in a row without a commit
 	notes   map[stream.Partition]map[int64]*note  // about single records that are not committed yet
 	single  map[stream.Partition]map[string]int64 // keys whose steps are committed one by one, up to an offset
 	failure error                                 // why the member stops
+
+	retention *retention
+	ending    atomic.Bool // the group is left
 }
 
 // New returns a member.
@@ -41,9 +51,12 @@ func New(c Config) *Member {
 	return &Member{
 		cfg: c, hooks: c.Hooks, ready: make(chan struct{}),
 		workers: map[stream.Partition]*worker{},
+		running: map[*worker]bool{},
 		renewed: map[stream.Partition]int{},
 		notes:   map[stream.Partition]map[int64]*note{},
 		single:  map[stream.Partition]map[string]int64{},
+
+		retention: newRetention(c.RetainBytes, c.RetainFor),
 	}
 }
 
@@ -64,7 +77,6 @@ func (m *Member) Run(ctx context.Context) error {
 	m.group = fence.NewGroup(m.assigned, m.released)
 	m.poll, err = m.group.NewClient(m.ctx, m.cfg.Kafka, m.cfg.Session,
 		kgo.ConsumeTopics(m.topics()...),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// The longest that a partition waits which goes on after a pause: the fetch that is under way then
 		// does not ask for it, and nothing ends it early.
@@ -77,33 +89,64 @@ func (m *Member) Run(ctx context.Context) error {
 	polling, cancel := context.WithCancel(m.ctx)
 	unwatch := context.AfterFunc(ctx, cancel)
 	m.wg.Go(func() { m.watchSilence(polling) })
+	m.wg.Go(func() { m.expireRetained(polling) })
+	m.wg.Go(func() { m.watchProtocol(polling) })
 	m.pollUntil(polling)
 	unwatch()
 	cancel()
+	m.ending.Store(true)
 	// Close leaves the group: the revoked callback drains every partition, as in a rebalance.
-	m.poll.CloseAllowingRebalance()
+	if err := m.group.Close(m.ctx); err != nil {
+		m.cfg.Logger.Warn("the group was not told that a static member goes", "error", err)
+	}
 	m.stop(errAsked)
 	m.awaitWorkers()
 	return m.failed()
 }
 
-// awaitWorkers waits for every goroutine. A fold that does not heed its context is waited for as long
-// as it runs, and named in the log: nothing of it can leave any more.
+// awaitWorkers waits for every goroutine. A fold that does not heed its context is named in the log, and
+// after the rebalance timeout it is what Run fails with: nobody could tell else why the end does not
+// come (I6). Nothing of it can leave any more, whenever it returns.
 func (m *Member) awaitWorkers() {
 	ended := make(chan struct{})
 	go func() {
 		m.wg.Wait()
 		close(ended)
 	}()
-	for tick := time.NewTicker(10 * time.Second); ; {
+	limit := time.NewTimer(m.cfg.Session.RebalanceTimeout)
+	defer limit.Stop()
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
 		select {
 		case <-ended:
-			tick.Stop()
 			return
 		case <-tick.C:
 			m.cfg.Logger.Warn("the end waits for a fold that does not heed its context")
+		case <-limit.C:
+			m.fail(m.stuck())
+			return
 		}
 	}
+}
+
+// stuck is the error of the end that does not wait any longer. It names the least of the partitions
+// whose worker has not ended.
+func (m *Member) stuck() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var at []stream.Partition
+	for w := range m.running {
+		at = append(at, w.own.Partition())
+	}
+	if len(at) == 0 { // it has ended in this moment
+		at = []stream.Partition{{Partition: -1}}
+	}
+	least := slices.MinFunc(at, func(a, b stream.Partition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return stream.NewError("end", fmt.Errorf("the user's function has not returned within %v after its context ended: %w", m.cfg.Session.RebalanceTimeout, stream.ErrFold)).
+		At(least, -1).Hinted("have it heed its context; what it does is not committed and its goroutine goes on, so end the process")
 }
 
 // fail stops the member with err; the first one counts.
@@ -220,17 +263,23 @@ func (m *Member) begin(w *worker, start int64) {
 	if m.group.Owned(w.own.Partition()) != w.own || w.own.State() != fence.Held {
 		return
 	}
-	if start != w.position {
-		m.seek(w, start)
+	// With the epoch of the record before it the client asks, when the leader changes, whether the log was
+	// truncated below the position. A position without one would be taken for valid until the first record:
+	//
+	//  1. A member restarts at 20, the end of the input, and takes no record.
+	//  2. An unclean election loses what is from 15 on. Other records come, up to 30.
+	//  3. It goes on at 20, and those from 15 to 19 are nobody's.
+	if start != w.position || w.after >= 0 {
+		m.seek(w, start, w.after)
 	}
 	m.resume(w)
 }
 
-func (m *Member) seek(w *worker, offset int64) {
+func (m *Member) seek(w *worker, offset int64, epoch int32) {
 	p := w.own.Partition()
 	w.position = offset
 	m.poll.SetOffsets(map[string]map[int32]kgo.EpochOffset{
-		p.Topic: {p.Partition: {Epoch: -1, Offset: offset}},
+		p.Topic: {p.Partition: {Epoch: epoch, Offset: offset}},
 	})
 }
 
@@ -248,7 +297,7 @@ func (m *Member) assigned(_ context.Context, o *fence.Ownership) {
 	} else if !errors.Is(err, errLate) {
 		w.openErr = err
 	}
-	m.seek(w, start)
+	m.seek(w, start, -1)
 	m.launch(w)
 }
 
@@ -257,6 +306,7 @@ var errLate = errors.New("takeover takes too long for the callback")
 // adopt makes the worker of an ownership.
 func (m *Member) adopt(o *fence.Ownership) *worker {
 	w := newWorker(m, o)
+	w.kept = m.retention.take(o.Partition())
 	m.mu.Lock()
 	m.workers[o.Partition()] = w
 	m.mu.Unlock()
@@ -264,7 +314,17 @@ func (m *Member) adopt(o *fence.Ownership) *worker {
 }
 
 func (m *Member) launch(w *worker) {
-	m.wg.Go(w.run)
+	m.mu.Lock()
+	m.running[w] = true
+	m.mu.Unlock()
+	m.wg.Go(func() {
+		defer func() {
+			m.mu.Lock()
+			delete(m.running, w)
+			m.mu.Unlock()
+		}()
+		w.run()
+	})
 }
 
 // released is called in the group's callback, and returns when nothing of the ownership can leave

@@ -20,7 +20,7 @@ import (
 type outputs struct {
 	w         *worker
 	described map[string]fence.Output
-	ended     sync.Once
+	ended     once
 
 	mu      sync.Mutex
 	client  *kgo.Client
@@ -177,7 +177,7 @@ func (o *outputs) tell() {
 // close drops what is buffered and closes the client. A second caller waits for the first: nothing can
 // leave after either of them has returned.
 func (o *outputs) close() {
-	o.ended.Do(func() {
+	o.ended.do(func() {
 		o.mu.Lock()
 		client := o.client
 		o.client, o.closed = nil, true

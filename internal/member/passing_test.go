@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/holdfast-go/holdfast/fence"
@@ -16,17 +20,19 @@ import (
 
 func TestPassing(t *testing.T) {
 	t.Parallel()
+	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	for name, c := range map[string]struct {
 		err  error
 		want bool
 	}{
-		"a deadline":                      {context.DeadlineExceeded, true},
-		"a broker that cannot yet":        {kerr.NotLeaderForPartition, true},
-		"no brokers":                      {fmt.Errorf("fetch: %w", stream.ErrUnreachable), true},
-		"no permission, then silence":     {errors.Join(stream.ErrNotAuthorized, stream.ErrUnreachable), false},
-		"a codec's own deadline":          {fmt.Errorf("%w: %w", stream.ErrEncode, context.DeadlineExceeded), false},
-		"a fold's own deadline":           {fmt.Errorf("%w: %w", stream.ErrFold, context.DeadlineExceeded), false},
-		"an output topic without brokers": {fmt.Errorf("%w: %w", stream.ErrOutput, kerr.NotLeaderForPartition), false},
+		"a deadline":                       {context.DeadlineExceeded, true},
+		"a broker that cannot yet":         {kerr.NotLeaderForPartition, true},
+		"a broker that is being restarted": {fmt.Errorf("end of leader epoch: %w", &kadm.ShardErrors{Errs: []kadm.ShardError{{Err: fmt.Errorf("unable to dial: %w", refused)}}}), true},
+		"no brokers":                       {fmt.Errorf("fetch: %w", stream.ErrUnreachable), true},
+		"no permission, then silence":      {errors.Join(stream.ErrNotAuthorized, stream.ErrUnreachable), false},
+		"a codec's own deadline":           {fmt.Errorf("%w: %w", stream.ErrEncode, context.DeadlineExceeded), false},
+		"a fold's own deadline":            {fmt.Errorf("%w: %w", stream.ErrFold, context.DeadlineExceeded), false},
+		"an output topic without brokers":  {fmt.Errorf("%w: %w", stream.ErrOutput, kerr.NotLeaderForPartition), false},
 	} {
 		if got := passing(c.err); got != c.want {
 			t.Errorf("%s: passing %v, want %v", name, got, c.want)

@@ -51,6 +51,9 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 	if err := w.checkInput(ctx, nil); err != nil {
 		return 0, err
 	}
+	if start, ok, err := w.resume(ctx); ok || err != nil {
+		return start, err
+	}
 	for look := 1; ; look++ {
 		found, err := w.restore(ctx)
 		if err != nil {
@@ -181,17 +184,17 @@ func (w *worker) ready(f found, start int64) error {
 	}
 	w.m.forget(w.own.Partition(), start)
 	w.engine.Singly(w.m.singleKeys(w.own.Partition()))
-	w.engine.After(f.epochBefore(start))
-	w.furthest = f.furthest
+	w.after, w.furthest = f.epochBefore(start), f.furthest
+	w.engine.After(w.after)
 	w.refusals = w.m.hasRefusals(w.own.Partition())
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	w.restored = time.Now()
 	stats := w.engine.Stats()
 	e := stream.Restored{
 		Partition: w.own.Partition(), Keys: stats.Keys, Records: f.result.Records,
-		Bytes: f.result.Bytes, Took: f.result.Took, Start: start,
+		Bytes: f.result.Bytes, Took: f.result.Took, Start: start, Retained: f.retained,
 	}
-	w.log.Info("partition restored", "keys", e.Keys, "records", e.Records, "bytes", e.Bytes, "took", e.Took, "start", start)
+	w.log.Info("partition restored", "keys", e.Keys, "records", e.Records, "bytes", e.Bytes, "took", e.Took, "start", start, "retained", e.Retained)
 	call(w.m.hooks, func(h stream.Hooks) func(stream.Restored) { return h.Restored }, e)
 	return nil
 }

@@ -126,8 +126,13 @@ func (p *place) must(err error) {
 // stored reads the states of the newest incarnation.
 func (p *place) stored() map[string]string {
 	p.t.Helper()
+	return p.storedIn(0)
+}
+
+func (p *place) storedIn(partition int32) map[string]string {
+	p.t.Helper()
 	got, newest := map[string]string{}, uint64(0)
-	_, err := snapshot.Restore(p.t.Context(), snapshot.RestoreConfig{Client: p.cl, Topic: states, Each: func(r stream.Record) error {
+	_, err := snapshot.Restore(p.t.Context(), snapshot.RestoreConfig{Client: p.cl, Topic: states, Partition: partition, Each: func(r stream.Record) error {
 		if snapshot.Reserved(r.Key) {
 			return nil
 		}

@@ -21,6 +21,7 @@ type found struct {
 	result      snapshot.Result
 	corrupt     error  // a state of the present incarnation cannot be decoded
 	incarnation uint32 // the highest of any snapshot or progress record
+	retained    bool   // nothing was read: the states were kept in memory
 }
 
 // restore reads the snapshot partition into an engine of its own.

@@ -52,3 +52,15 @@ func (w *silenceWatch) heard(now time.Time, silence time.Duration) time.Duration
 	w.looked = now
 	return min(silence, now.Sub(w.awake))
 }
+
+// watchProtocol stops the member when its client speaks another protocol than it was told to: what the
+// preflight found has changed, and nothing would say so.
+func (m *Member) watchProtocol(ctx context.Context) {
+	select {
+	case <-m.group.FellBack():
+		e := stream.NewError("join group", fmt.Errorf("the brokers do not offer KIP-848 any more: %w", stream.ErrBrokerTooOld))
+		e.Group = m.cfg.Session.Group
+		m.fail(e.Hinted("look at group.version and at group.coordinator.rebalance.protocols of the brokers, or leave Member.Protocol unset"))
+	case <-ctx.Done():
+	}
+}

@@ -22,7 +22,7 @@ type unfenced struct {
 	w      *worker
 	client *kgo.Client
 
-	closing sync.Once
+	closing once
 
 	mu       sync.Mutex
 	sequence uint64
@@ -52,6 +52,11 @@ func (m *Member) openStore(ctx context.Context, w *worker) (store, fence.Committ
 
 func (u *unfenced) TransactionalID() string      { return "" }
 func (u *unfenced) Retake(context.Context) error { return nil }
+
+// LastCommit has no answer: what tells one commit from another is the nonce, and there is none here.
+func (u *unfenced) LastCommit(context.Context) (fence.LastCommit, bool) {
+	return fence.LastCommit{}, false
+}
 
 func (u *unfenced) Adopt(p fence.Progress, _ int64) {
 	u.mu.Lock()
@@ -206,6 +211,6 @@ func (u *unfenced) Rebuild(ctx context.Context, _ uint32, next fence.Offset) err
 
 // Close returns to each of its callers after the client is closed.
 func (u *unfenced) Close(context.Context) error {
-	u.closing.Do(u.client.Close)
+	u.closing.do(u.client.Close)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,8 @@ type worker struct {
 	engine      Engine
 	incarnation uint32
 	furthest    fence.InputProgress // how far the states may have applied the input
+	after       int32               // leader epoch of the record before the first one to fold, -1 unknown
+	kept        *retained           // from an ownership before; nil: none, or it was used or dropped
 	inflight    *engine.Batch
 	refusals    bool       // some record could not be committed under an earlier ownership
 	calls       []*mapCall // of a pipe's function, for the records at the head of the queue; the first is nil before it is called again
@@ -98,6 +101,7 @@ func (w *worker) run() {
 // finish ends the ownership, unless it was drained and the callback does.
 func (w *worker) finish(err error) {
 	if w.own.State() == fence.Draining && err == nil {
+		w.retain()
 		close(w.done) // drained: the callback tears down
 		wait(w.ctx, w.own.Gone())
 		w.await()
@@ -145,7 +149,10 @@ func passing(err error) bool {
 			return false
 		}
 	}
-	return kerr.IsRetriable(err) || kgo.IsRetryableBrokerErr(err) || errors.Is(err, stream.ErrUnreachable) ||
+	// The client does not count a dial that was refused among what may be tried again, as it may be a wrong
+	// address. Here the member has met its brokers before: one is being restarted, or the network is cut.
+	_, network := errors.AsType[*net.OpError](err)
+	return kerr.IsRetriable(err) || kgo.IsRetryableBrokerErr(err) || network || errors.Is(err, stream.ErrUnreachable) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 

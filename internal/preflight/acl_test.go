@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/holdfast-go/holdfast/claim"
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -55,6 +57,9 @@ var grants = []grant{
 	{"describe group", func(j Job) *kadm.ACLBuilder { return kadm.NewACLs().Groups(j.Group).Operations(kadm.OpDescribe) }, nil},
 	{"read group", func(j Job) *kadm.ACLBuilder { return kadm.NewACLs().Groups(j.Group).Operations(kadm.OpRead) },
 		[]string{"check group ", "--operation Read --group"}},
+	{"write transactional ids", func(j Job) *kadm.ACLBuilder {
+		return kadm.NewACLs().TransactionalIDs(fence.TransactionalID(j.Group, j.Progress.Topic, 0)).Operations(kadm.OpDescribe, kadm.OpWrite)
+	}, []string{"check transactional id", "--operation Describe --operation Write --transactional-id holdfast-", "--resource-pattern-type prefixed"}},
 	{clusterConfig, func(Job) *kadm.ACLBuilder { return kadm.NewACLs().Clusters().Operations(kadm.OpDescribeConfigs) }, nil},
 }
 
@@ -101,7 +106,7 @@ func inspectUntil(t *testing.T, job Job, done func(Found, error) bool) (Found, e
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
-		found, err := Inspect(t.Context(), job, false)
+		found, err := Inspect(t.Context(), job, Mode{})
 		if done(found, err) {
 			return found, err
 		}
@@ -145,6 +150,49 @@ func TestKafkaPermissions(t *testing.T) {
 		})
 	}
 	t.Run("timeout", func(t *testing.T) { t.Parallel(); testTimeout(t, k) })
+	t.Run("probe", func(t *testing.T) { t.Parallel(); testProbeForbidden(t, k) })
+}
+
+// The probe needs a group and a transactional id of its own. Where the principal has permissions on its
+// own by name alone, each lack has its command, the start is not refused, and nothing is left; with a
+// prefix of both it runs.
+func testProbeForbidden(t *testing.T, k *kafkatest.Cluster) {
+	job := secured(t, k, -1)
+	admin := kadm.NewClient(k.Client(t))
+	for _, step := range []struct {
+		fix   string // "": the probe runs
+		grant *kadm.ACLBuilder
+	}{
+		{"--operation Read --operation Delete --group " + job.Group + "-probe- --resource-pattern-type prefixed",
+			kadm.NewACLs().Groups(job.Group+"-probe-").Operations(kadm.OpRead, kadm.OpDelete)},
+		{"--operation Describe --operation Write --transactional-id holdfast-",
+			kadm.NewACLs().TransactionalIDs(strings.TrimSuffix(fence.TransactionalID(job.Group, job.Progress.Topic, 0), "-0")).Operations(kadm.OpDescribe, kadm.OpWrite)},
+		{},
+	} {
+		var f claim.Finding
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for ctx.Err() == nil { // an ACL reaches the broker some time after it was made
+			found, _ := Inspect(ctx, job, Mode{Probe: true})
+			if all := findings(found, ProbeID); len(all) == 1 {
+				f = all[0]
+			}
+			if fixed := strings.Join(f.Fix, " "); step.fix == "" && f.Level() == claim.LevelOK && f.ID != "" || step.fix != "" && strings.Contains(fixed, step.fix) {
+				break
+			}
+		}
+		if want := map[bool]claim.Level{true: claim.LevelOK, false: claim.LevelWarning}[step.fix == ""]; f.Level() != want || !strings.Contains(strings.Join(f.Fix, " "), step.fix) {
+			t.Fatalf("finding %+v, want %s and %q", f, want, step.fix)
+		}
+		if step.grant == nil {
+			break
+		}
+		acl := step.grant.ResourcePatternType(kadm.ACLPatternPrefixed).Allow("User:" + user(-1)).AllowHosts()
+		if _, err := admin.CreateACLs(t.Context(), acl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leaves(t, k.Client(t), job)
 }
 
 func faults(f Found) int {
@@ -162,7 +210,7 @@ func faults(f Found) int {
 func testTimeout(t *testing.T, k *kafkatest.Cluster) {
 	job := pipe(k.Addrs, kafkatest.UniqueName("timeout"), k.CreateTopic(t, kafkatest.UniqueName("timeout"), 1, nil))
 	job.TransactionTimeout = 20*time.Second + time.Millisecond
-	found, err := Inspect(t.Context(), job, true)
+	found, err := Inspect(t.Context(), job, Mode{Create: true})
 	refused(t, found, err, stream.ErrConfig, "is 20.001s", "at most 20s", "lower Member.TransactionTimeout to 20s", "transaction.max.timeout.ms", "20001")
 	if left := topics(t, k.Client(t), job.Group); len(left) > 0 {
 		t.Errorf("a refused start has made %v", left)
@@ -174,7 +222,7 @@ func testTimeout(t *testing.T, k *kafkatest.Cluster) {
 	} {
 		other := job
 		change(&other)
-		if found, err := Inspect(t.Context(), other, false); err != nil {
+		if found, err := Inspect(t.Context(), other, Mode{}); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, found.Report)
 		}
 	}

@@ -43,11 +43,12 @@ func (i *inspection) group(parent context.Context) error {
 		return context.Cause(parent)
 	}
 	if !wire.Passes(err) {
-		return i.found.note("group "+i.Group, fact, kafka.Explain(err))
+		return i.found.note("group", "group "+i.Group, fact, kafka.Explain(err))
 	}
-	i.found.Report.Findings = append(i.found.Report.Findings, claim.Finding{
-		What: "group " + i.Group, Fact: "its coordinator did not answer",
+	i.found.add(claim.Finding{
+		ID: "group", What: "group " + i.Group, Fact: "its coordinator did not answer",
 		Warning: fmt.Sprintf("whether another program uses the group is not known (%v)", err),
+		Fix:     []string{"wait until the brokers are up, then check again"},
 	})
 	return nil
 }

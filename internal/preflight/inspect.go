@@ -26,17 +26,19 @@ type inspection struct {
 	Job
 	client   *kgo.Client
 	patience time.Duration // with the group's coordinator
+	probing  time.Duration // what the fence probe may take
+	spoken   wire.Versions
 	found    Found
 }
 
-// Inspect finds the facts and checks them. With create it makes a missing compacted topic of the
+// Inspect finds the facts and checks them. With Mode.Create it makes a missing compacted topic of the
 // component's own, after everything else was found good: a start that is refused leaves nothing behind.
 // The error joins what is wrong, each part with its next step; Found.Report has it too.
-func Inspect(ctx context.Context, job Job, create bool) (Found, error) {
+func Inspect(ctx context.Context, job Job, mode Mode) (Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
 	defer cancel()
-	i := &inspection{Job: job, patience: coordinatorPatience, found: Found{Outputs: map[string]wire.Facts{}}}
-	if err := i.found.note("brokers", strings.Join(job.Kafka.Brokers, ", "), kafka.Ping(ctx, job.Kafka)); err != nil {
+	i := &inspection{Job: job, patience: coordinatorPatience, probing: probePatience, found: Found{Outputs: map[string]wire.Facts{}}}
+	if err := i.found.note("brokers", "brokers", strings.Join(job.Kafka.Brokers, ", "), kafka.Ping(ctx, job.Kafka)); err != nil {
 		return i.found, err
 	}
 	client, err := job.Kafka.Client()
@@ -45,15 +47,22 @@ func Inspect(ctx context.Context, job Job, create bool) (Found, error) {
 	}
 	defer client.Close()
 	i.client = client
-	err = errors.Join(i.features(ctx), i.timeout(ctx), i.topics(ctx), i.group(ctx))
-	if err == nil && create && !i.found.Progress.Exists {
+	err = errors.Join(i.features(ctx), i.versions(), i.protocol(ctx), i.timeout(ctx), i.topics(ctx), i.group(ctx), i.transactionalIDs(ctx))
+	if mode.Deep {
+		err = errors.Join(err, i.deep(ctx))
+	}
+	if err == nil && mode.Probe { // a start that is refused needs none
+		err = i.probe(ctx)
+	}
+	if err == nil && mode.Create && !i.found.Progress.Exists {
 		err = i.createProgress(ctx)
 	}
 	return i.found, err
 }
 
 func (i *inspection) features(ctx context.Context) error {
-	features, err := wire.LookupFeatures(ctx, i.client)
+	features, versions, err := wire.LookupVersions(ctx, i.client)
+	i.spoken = versions
 	i.found.Features = features
 	if err == nil && i.Transactional && features.TxnOffsetCommit < fencingOffsetCommit {
 		err = stream.NewError("check brokers", fmt.Errorf("a broker speaks TxnOffsetCommit only up to version %d, which carries no generation: %w",
@@ -63,9 +72,14 @@ func (i *inspection) features(ctx context.Context) error {
 	if err == nil && i.Claims != nil {
 		i.found.Report.Claims = i.Claims(int(features.TransactionVersion))
 	}
-	return i.found.note("broker features",
+	err = i.found.note("broker-features", "broker features",
 		fmt.Sprintf("transaction.version %d, TxnOffsetCommit v%d", features.TransactionVersion, features.TxnOffsetCommit),
 		kafka.Explain(err))
+	if err == nil && i.Transactional && !features.Fenced() {
+		i.found.warn("below transaction.version 2 a delayed request of one transaction can act on the next one: the claim is weaker",
+			fmt.Sprintf("on brokers 4.0 or newer: kafka-features.sh --bootstrap-server %s upgrade --feature transaction.version=2", wire.Bootstrap(i.client)))
+	}
+	return err
 }
 
 // timeout compares the transaction timeout with the brokers' maximum. Where that is not told, which
@@ -84,5 +98,5 @@ func (i *inspection) timeout(ctx context.Context) error {
 			Hinted("lower Member.TransactionTimeout to %v or less, or raise transaction.max.timeout.ms of the brokers to %d or more",
 				limit, i.TransactionTimeout.Milliseconds())
 	}
-	return i.found.note("transaction timeout", fmt.Sprintf("%v, the brokers allow %v", i.TransactionTimeout, limit), err)
+	return i.found.note("transaction-timeout", "transaction timeout", fmt.Sprintf("%v, the brokers allow %v", i.TransactionTimeout, limit), err)
 }

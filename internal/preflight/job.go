@@ -4,11 +4,13 @@
 package preflight
 
 import (
+	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/claim"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 // Job says what a component will do on the cluster.
@@ -27,11 +29,35 @@ type Job struct {
 	// Transactional demands brokers whose commit of an offset in a transaction is checked against the
 	// generation of the member.
 	Transactional bool
+	// ServerSide demands brokers that serve groups of KIP-848, in Kafka 4.3's way.
+	ServerSide bool
 	// TransactionTimeout is what the producers will ask for. 0: it is not compared with the brokers'
 	// maximum.
 	TransactionTimeout time.Duration
+	// Times are the member's. The zero value: they are not compared with what the brokers allow.
+	Times
 	// Claims are what the component promises on a cluster of that transaction.version.
 	Claims func(transactionVersion int) []claim.Claim
+}
+
+// Times are the timings of a member, the defaults filled in.
+type Times struct {
+	SessionTimeout    time.Duration
+	RebalanceTimeout  time.Duration
+	HeartbeatInterval time.Duration
+	RevokeBudget      time.Duration
+	CommitInterval    time.Duration
+}
+
+// Mode says how much an inspection does.
+type Mode struct {
+	// Create makes a missing compacted topic of the component's own.
+	Create bool
+	// Deep looks at what a start does not wait for: records that show where keys are put, topics of the
+	// brokers' own, configurations that are advice.
+	Deep bool
+	// Probe runs the fence probe.
+	Probe bool
 }
 
 // ProgressTopic is the compacted topic that the component keeps its snapshots or its progress in. It
@@ -51,6 +77,7 @@ type Found struct {
 	Progress wire.Facts
 	Outputs  map[string]wire.Facts // by topic, the dead letters' included
 	Features wire.Features
+	Timings  wire.GroupTimings // with Job.ServerSide; 0: the brokers have not told
 	Report   claim.Report
 }
 
@@ -63,30 +90,38 @@ func (f Found) partitions() int32 {
 	return n
 }
 
-func (f *Found) note(what, fact string, err error) error {
+func (f *Found) add(finding claim.Finding) {
+	f.Report.Findings = append(f.Report.Findings, finding)
+}
+
+// note notes a fact, or the error that refuses the start, whose hint is the fix.
+func (f *Found) note(id, what, fact string, err error) error {
+	finding := claim.Finding{ID: id, What: what, Fact: fact, Err: err}
 	if err != nil {
-		fact = err.Error()
-	}
-	f.Report.Findings = append(f.Report.Findings, claim.Finding{What: what, Fact: fact, Err: err})
-	return err
-}
-
-// warn adds warnings to the finding that was noted last.
-func (f *Found) warn(warnings ...string) {
-	last := &f.Report.Findings[len(f.Report.Findings)-1]
-	for _, w := range warnings {
-		if last.Warning != "" {
-			last.Warning += "; "
+		finding.Fact = err.Error()
+		if e := (*stream.Error)(nil); errors.As(err, &e) && e.Hint != "" {
+			finding.Fix = []string{e.Hint}
 		}
-		last.Warning += w
 	}
+	f.add(finding)
+	return err
 }
 
-// noteTopic notes a topic that is there, or why it is not usable.
-func (f *Found) noteTopic(what string, facts wire.Facts, err error) error {
-	err = f.note(what, shape(facts), err)
-	if err == nil {
-		f.Report.Findings[len(f.Report.Findings)-1].Warning = weakness(facts)
+// warn adds a warning, and what mends it, to the finding that was noted last.
+func (f *Found) warn(warning string, fix ...string) {
+	last := &f.Report.Findings[len(f.Report.Findings)-1]
+	last.Warning, last.Fix = joined(last.Warning, warning), append(last.Fix, fix...)
+}
+
+// advise adds an advice to the finding that was noted last.
+func (f *Found) advise(advice string, fix ...string) {
+	last := &f.Report.Findings[len(f.Report.Findings)-1]
+	last.Advice, last.Fix = joined(last.Advice, advice), append(last.Fix, fix...)
+}
+
+func joined(before, more string) string {
+	if before == "" {
+		return more
 	}
-	return err
+	return before + "; " + more
 }

@@ -28,7 +28,7 @@ func TestKafkaPipe(t *testing.T) {
 	dead := k.CreateTopic(t, name+"-dead", 1, map[string]string{"max.message.bytes": "3000000"})
 	job := pipe(k.Addrs, name+"-group", a, b)
 	job.Outputs, job.DeadLetters = []string{out}, dead
-	found, err := Inspect(t.Context(), job, false)
+	found, err := Inspect(t.Context(), job, Mode{})
 	if err != nil || found.Progress.Exists {
 		t.Fatalf("a check: %v, progress %+v", err, found.Progress)
 	}
@@ -40,7 +40,7 @@ func TestKafkaPipe(t *testing.T) {
 		t.Errorf("a check has made %v", left)
 	}
 	for range 2 { // the second time it is there
-		found, err = Inspect(t.Context(), job, true)
+		found, err = Inspect(t.Context(), job, Mode{Create: true})
 		if err != nil || found.Progress.Partitions != 5 || found.Progress.CleanupPolicy != "compact" || found.Progress.ID == ([16]byte{}) {
 			t.Fatalf("a start: %v, progress %+v", err, found.Progress)
 		}
@@ -103,7 +103,7 @@ func TestKafkaTopicsRefused(t *testing.T) {
 				k.CreateTopic(t, job.Progress.Topic, c.progress, map[string]string{"cleanup.policy": c.policy})
 			}
 			before := topics(t, k.Client(t), name)
-			found, err := Inspect(t.Context(), job, true)
+			found, err := Inspect(t.Context(), job, Mode{Create: true})
 			refused(t, found, err, stream.ErrTopic, append(c.words, name)...)
 			if after := topics(t, k.Client(t), name); len(after) != len(before) {
 				t.Errorf("a refused start has made a topic: %v, before %v", after, before)
@@ -135,7 +135,7 @@ func TestKafkaGroupOfAnotherKind(t *testing.T) {
 			job := pipe(k.Addrs, name+"-group", k.CreateTopic(t, name, 2, nil))
 			job.Component = c.component
 			commit(t, k.Client(t), job.Group, name, c.metadata)
-			found, err := Inspect(t.Context(), job, true)
+			found, err := Inspect(t.Context(), job, Mode{Create: true})
 			if c.words != nil {
 				refused(t, found, err, stream.ErrOtherComponent, append(c.words, job.Group)...)
 				return
@@ -155,7 +155,7 @@ func TestKafkaGroupOfAnotherProtocol(t *testing.T) {
 	job := pipe(k.Addrs, name+"-group", k.CreateTopic(t, name, 1, nil))
 	cl := k.Client(t)
 	id := joinAs(t, cl, job.Group, "connect")
-	found, err := Inspect(t.Context(), job, true)
+	found, err := Inspect(t.Context(), job, Mode{Create: true})
 	refused(t, found, err, stream.ErrOtherComponent, job.Group, "1 members are not consumers", `"connect"`)
 	leave := kmsg.NewPtrLeaveGroupRequest()
 	leave.Group, leave.MemberID = job.Group, id
@@ -165,7 +165,7 @@ func TestKafkaGroupOfAnotherProtocol(t *testing.T) {
 	if _, err := leave.RequestWith(t.Context(), cl); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := Inspect(t.Context(), job, true); err != nil {
+	if found, err := Inspect(t.Context(), job, Mode{Create: true}); err != nil {
 		t.Errorf("after its members left: %v\n%s", err, found.Report)
 	}
 }
@@ -189,7 +189,7 @@ func TestKafkaGroupOfAnotherType(t *testing.T) {
 		}
 		return resp.ErrorCode, nil
 	})
-	found, err := Inspect(t.Context(), job, true)
+	found, err := Inspect(t.Context(), job, Mode{Create: true})
 	refused(t, found, err, stream.ErrOtherComponent, job.Group, "it is a share group")
 
 	job = pipe(k.Addrs, name+"-consumer", name)
@@ -203,7 +203,7 @@ func TestKafkaGroupOfAnotherType(t *testing.T) {
 		}
 		return resp.ErrorCode, nil
 	})
-	if found, err := Inspect(t.Context(), job, true); err != nil {
+	if found, err := Inspect(t.Context(), job, Mode{Create: true}); err != nil {
 		t.Errorf("consumers of the newer protocol: %v\n%s", err, found.Report)
 	}
 }

@@ -33,7 +33,7 @@ func TestKafkaDeadLetterTopic(t *testing.T) {
 			name := kafkatest.UniqueName("letters")
 			job := pipe(k.Addrs, name+"-group", k.CreateTopic(t, name+"-in", 1, nil))
 			job.DeadLetters = k.CreateTopic(t, name+"-dead", 1, c.configs)
-			found, err := Inspect(t.Context(), job, false)
+			found, err := Inspect(t.Context(), job, Mode{})
 			if c.refused != "" {
 				refused(t, found, err, stream.ErrTopic, c.refused, "cleanup.policy=delete")
 				return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -20,7 +21,7 @@ func (i *inspection) topics(ctx context.Context) error {
 	for _, topic := range i.Inputs {
 		facts, err := i.existing(ctx, "input", topic, "Read")
 		i.found.Inputs = append(i.found.Inputs, facts)
-		errs = append(errs, i.found.noteTopic("input topic "+topic, facts, err))
+		errs = append(errs, i.noteTopic("input", topic, facts, err))
 	}
 	if errors.Join(errs...) == nil {
 		errs = append(errs, i.progress(ctx))
@@ -71,28 +72,34 @@ func (i *inspection) output(ctx context.Context, role, topic string) error {
 		err = i.samePartitions(role, facts)
 	case letters && strings.Contains(facts.CleanupPolicy, "compact"):
 		err = i.unusable(topic, "the dead-letter topic has cleanup.policy %s: of two letters with one key compaction removes the first", facts.CleanupPolicy).
-			Hinted("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config cleanup.policy=delete", wire.Bootstrap(i.client), topic)
+			Hinted("%s", i.alter(topic, "cleanup.policy=delete"))
 	}
-	err = i.found.noteTopic(role+" topic "+topic, facts, err)
+	err = i.noteTopic(role, topic, facts, err)
 	if err == nil && letters {
-		i.found.warn(i.letterWarnings(facts)...)
+		i.letterWarnings(facts)
 	}
 	return err
 }
 
 // letterWarnings says how letters may be lost, or not be written, although the topic is usable.
-func (i *inspection) letterWarnings(letters wire.Facts) (warnings []string) {
+func (i *inspection) letterWarnings(letters wire.Facts) {
 	if letters.Retention >= 0 && !letters.AppendTime && strings.Contains(letters.CleanupPolicy, "delete") {
-		warnings = append(warnings, fmt.Sprintf("letters keep the timestamps of their records, and retention.ms (%v) counts from these: "+
-			"the letter of an older record is deleted soon; set message.timestamp.type=LogAppendTime or retention.ms=-1", letters.Retention))
+		i.found.warn(fmt.Sprintf("letters keep the timestamps of their records, and retention.ms (%v) counts from these: "+
+			"the letter of an older record is deleted soon; set message.timestamp.type=LogAppendTime or retention.ms=-1", letters.Retention),
+			i.alter(letters.Topic, "message.timestamp.type=LogAppendTime"))
 	}
 	for _, in := range i.found.Inputs {
 		if in.Exists && letters.MaxMessageBytes < in.MaxMessageBytes+dlq.MaxOverhead {
-			warnings = append(warnings, fmt.Sprintf("max.message.bytes %d is not above the %d of input topic %s by the %d bytes that a letter may have more: "+
-				"a record that large stops the %s", letters.MaxMessageBytes, in.MaxMessageBytes, in.Topic, dlq.MaxOverhead, i.Component))
+			i.found.warn(fmt.Sprintf("max.message.bytes %d is not above the %d of input topic %s by the %d bytes that a letter may have more: "+
+				"a record that large stops the %s", letters.MaxMessageBytes, in.MaxMessageBytes, in.Topic, dlq.MaxOverhead, i.Component),
+				i.alter(letters.Topic, fmt.Sprintf("max.message.bytes=%d", in.MaxMessageBytes+dlq.MaxOverhead)))
 		}
 	}
-	return warnings
+}
+
+// alter is the command that sets a topic's configuration.
+func (i *inspection) alter(topic, setting string) string {
+	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config %s", wire.Bootstrap(i.client), topic, setting)
 }
 
 // samePartitions makes sure that a record of any input partition finds the one with its number.
@@ -149,7 +156,7 @@ func (i *inspection) compacted(create *wire.TopicConfig) wire.Compacted {
 
 // progress looks at the compacted topic. One that is missing and can be created is no fault.
 func (i *inspection) progress(ctx context.Context) (err error) {
-	c, what := i.Progress, i.Progress.Role+" topic "+i.Progress.Topic
+	c := i.Progress
 	var facts wire.Facts
 	if c.Create != nil {
 		facts, err = wire.TopicFacts(ctx, i.client, c.Topic)
@@ -169,9 +176,9 @@ func (i *inspection) progress(ctx context.Context) (err error) {
 	i.found.Progress = facts
 	err = i.permitting(c.Role, c.Topic, err, c.operations()...)
 	if err == nil && !facts.Exists {
-		return i.found.note(what, "is missing and will be created at start", nil)
+		return i.found.note("topic."+c.Role, c.Role+" topic "+c.Topic, "is missing and will be created at start", nil)
 	}
-	return i.found.noteTopic(what, facts, err)
+	return i.noteTopic(c.Role, c.Topic, facts, err)
 }
 
 // operations are those that a component needs on its compacted topic.
@@ -191,7 +198,7 @@ func (i *inspection) createProgress(ctx context.Context) error {
 		err = refusal(facts, c.Role, "Read", "Write")
 	}
 	i.found.Progress = facts
-	return i.found.noteTopic(c.Role+" topic "+c.Topic, facts, i.permitting(c.Role, c.Topic, err, c.operations()...))
+	return i.noteTopic(c.Role, c.Topic, facts, i.permitting(c.Role, c.Topic, err, c.operations()...))
 }
 
 func shape(f wire.Facts) string {
@@ -199,19 +206,49 @@ func shape(f wire.Facts) string {
 		f.Partitions, f.Replicas, f.CleanupPolicy, f.MinISR)
 }
 
-// weakness says what of a topic the claims do not cover; "" if it is as they suppose.
-func weakness(f wire.Facts) string {
-	var weak []string
+// noteTopic notes a topic that is there, or why it is not usable, and what of it the claims do not cover.
+func (i *inspection) noteTopic(role, topic string, facts wire.Facts, err error) error {
+	if err = i.found.note("topic."+role, role+" topic "+topic, shape(facts), err); err != nil {
+		return err
+	}
+	i.weakness(topic, facts)
+	if role == i.Progress.Role {
+		i.tombstones(facts)
+	}
+	return nil
+}
+
+// uncovered ends each warning of a weakness.
+const uncovered = ", which the claims do not cover"
+
+// weakness says what of a topic is not as the claims suppose.
+func (i *inspection) weakness(topic string, f wire.Facts) {
 	if f.Replicas == 1 {
-		weak = append(weak, "it is not replicated, so that the loss of one broker's disk loses acknowledged records")
+		fix := "create it again with --replication-factor 3, or raise it: kafka-reassign-partitions.sh"
+		if f.Brokers < 2 {
+			fix = "run three brokers, and create it with --replication-factor 3: a cluster of one broker is for development"
+		}
+		i.found.warn("it is not replicated, so that the loss of one broker's disk loses acknowledged records"+uncovered, fix)
 	} else if f.MinISR < 2 {
-		weak = append(weak, "min.insync.replicas 1 acknowledges records that one broker alone has")
+		i.found.warn("min.insync.replicas 1 acknowledges records that one broker alone has"+uncovered, i.alter(topic, "min.insync.replicas=2"))
+	} else if f.MinISR >= int(f.Replicas) {
+		i.found.advise(fmt.Sprintf("min.insync.replicas %d of %d replicas stops all writes while one broker is down", f.MinISR, f.Replicas),
+			i.alter(topic, fmt.Sprintf("min.insync.replicas=%d", max(2, f.Replicas-1))))
 	}
 	if f.UncleanElection {
-		weak = append(weak, "unclean.leader.election.enable is true, so that an election may lose acknowledged records")
+		i.found.warn("unclean.leader.election.enable is true, so that an election may lose acknowledged records"+uncovered,
+			i.alter(topic, "unclean.leader.election.enable=false"))
 	}
-	if len(weak) == 0 {
-		return ""
+}
+
+// shortTombstones is a delete.retention.ms below which a long restore is in danger.
+const shortTombstones = time.Hour
+
+// tombstones compares how long a delete stays readable with how long a restore may take: a restore that
+// has read a key's state and takes longer than that does not see its delete any more.
+func (i *inspection) tombstones(f wire.Facts) {
+	if i.Progress.Role == "snapshot" && f.DeleteRetention < shortTombstones {
+		i.found.advise(fmt.Sprintf("delete.retention.ms is %v: a restore that takes longer may bring a deleted key back", f.DeleteRetention),
+			i.alter(f.Topic, "delete.retention.ms=86400000"))
 	}
-	return strings.Join(weak, "; ") + "; the claims do not cover that"
 }

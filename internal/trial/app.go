@@ -35,7 +35,7 @@ const (
 type App struct {
 	Kind       Kind
 	Guarantee  holdfast.Guarantee // of a flow
-	Protocol   string             // of the group: "cooperative"
+	Protocol   string             // of the group: "cooperative", "eager" or "server-side"
 	InstanceID string             // of a static member: it differs from member to member
 	Off        []rule.Name        // the rules that are switched off
 	Start      holdfast.Start
@@ -53,6 +53,8 @@ type App struct {
 	Commit                          time.Duration // between two commits
 	Persist                         time.Duration // of a changed state under FencedState and Unfenced
 	RevokeBudget, StallTimeout      time.Duration
+	// MaxWrites is the most records of a transaction. 0: the default of holdfast.Commit.
+	MaxWrites int
 	// Stats is the time between two Stats of a process. 0: none.
 	Stats time.Duration
 }
@@ -160,16 +162,26 @@ func (a App) Pipe() pipe.Config {
 	return c
 }
 
-// member has the membership. This is the place where Protocol takes effect.
+// protocols are the names of Protocol.
+var protocols = map[string]holdfast.Protocol{
+	"cooperative": holdfast.Cooperative, "eager": holdfast.Eager, "server-side": holdfast.ServerSide,
+}
+
+// member has the membership. New has set a server-side group's timings at the brokers.
 func (a App) member() holdfast.Member {
-	return holdfast.Member{
+	m := holdfast.Member{
+		Protocol:   protocols[a.Protocol],
 		InstanceID: a.InstanceID, SessionTimeout: a.Session, RebalanceTimeout: a.Rebalance, HeartbeatInterval: a.Heartbeat,
 		TransactionTimeout: a.TransactionTimeout, UnreachableTimeout: a.Unreachable,
 	}
+	if m.Protocol == holdfast.ServerSide {
+		m.SessionTimeout, m.HeartbeatInterval = 0, 0
+	}
+	return m
 }
 
 func (a App) commit() holdfast.Commit {
-	return holdfast.Commit{Interval: a.Commit, RevokeBudget: a.RevokeBudget}
+	return holdfast.Commit{Interval: a.Commit, MaxWrites: a.MaxWrites, RevokeBudget: a.RevokeBudget}
 }
 
 func (a App) kafka() kafka.Config {
@@ -196,7 +208,7 @@ type Component interface {
 
 // Build makes the application, which tells the recorder and the hooks what happens. log may be nil.
 func (a App) Build(r *holdfasttest.Recorder, log *slog.Logger, hooks ...holdfast.Hooks) (Component, error) {
-	if a.Protocol != "cooperative" {
+	if _, ok := protocols[a.Protocol]; !ok {
 		return nil, fmt.Errorf("trial: no protocol %q", a.Protocol)
 	}
 	if a.Kind == Flow {

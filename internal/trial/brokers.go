@@ -19,6 +19,16 @@ const (
 	OfTransaction Coordination = "__transaction_state"
 )
 
+// DeleteTopics deletes the application's topics, so that those of a run that is over do not burden the
+// brokers of the next one.
+func (f *Field) DeleteTopics() {
+	f.TB.Helper()
+	_, err := f.Admin.DeleteTopics(f.TB.Context(), f.App.Input, f.App.Output, f.App.Progress())
+	if err != nil {
+		f.TB.Error(err)
+	}
+}
+
 // until asks again and again, since a cluster tells of a change some time after it.
 func (f *Field) until(what string, done func(ctx context.Context) (bool, error)) {
 	f.TB.Helper()
@@ -55,6 +65,18 @@ func (f *Field) Coordinator(of Coordination, name string) (b *kafkatest.Broker) 
 		return b != nil, nil
 	})
 	return b
+}
+
+// OtherCoordinator waits until another broker than from coordinates a group or a transactional id, as
+// clients are told, and returns it.
+func (f *Field) OtherCoordinator(of Coordination, name string, from int32) (to int32) {
+	f.TB.Helper()
+	f.until("another coordinator of "+name, func(ctx context.Context) (bool, error) {
+		var err error
+		to, err = f.coordinator(ctx, of, name)
+		return to != from, err
+	})
+	return to
 }
 
 func (f *Field) coordinator(ctx context.Context, of Coordination, name string) (int32, error) {

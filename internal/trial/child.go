@@ -49,6 +49,7 @@ func runChild(ctx context.Context, p *kafkatest.Parent) (err error) {
 	reporting, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	if every := arg.App.Stats; every > 0 {
+		rec.Forget()
 		wg.Go(func() { reportStats(reporting, p, every) })
 	}
 	err = c.Run(rule.Without(ctx, arg.App.Off...))

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
@@ -63,6 +66,7 @@ func New(tb testing.TB, c *kafkatest.Cluster, app App, partitions int32, configs
 	}
 	f.Client = c.Client(tb, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
 	f.Admin = kadm.NewClient(f.Client)
+	f.ServerSideTimings(app.Session, app.Heartbeat)
 	with := map[string]map[string]string{"input": {}, "output": {}, "progress": {"cleanup.policy": "compact"}}
 	for _, more := range configs {
 		for role, settings := range more {
@@ -73,6 +77,33 @@ func New(tb testing.TB, c *kafkatest.Cluster, app App, partitions int32, configs
 		c.CreateTopic(tb, topic, partitions, with[role])
 	}
 	return f
+}
+
+// ServerSideTimings sets the times that the brokers have for the group if its protocol is server-side.
+// Brokers of other protocols leave them unused, and those before 4.0 do not know them.
+func (f *Field) ServerSideTimings(session, heartbeat time.Duration) {
+	f.TB.Helper()
+	if strings.HasPrefix(kafkatest.Version(), "3.") {
+		return
+	}
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	group := kmsg.NewIncrementalAlterConfigsRequestResource()
+	group.ResourceType, group.ResourceName = kmsg.ConfigResourceTypeGroupConfig, f.App.Group
+	for name, d := range map[string]time.Duration{"consumer.session.timeout.ms": session, "consumer.heartbeat.interval.ms": heartbeat} {
+		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		c.Name, c.Op, c.Value = name, kmsg.IncrementalAlterConfigOpSet, kmsg.StringPtr(strconv.FormatInt(d.Milliseconds(), 10))
+		group.Configs = append(group.Configs, c)
+	}
+	req.Resources = append(req.Resources, group)
+	resp, err := req.RequestWith(f.TB.Context(), f.Client)
+	if err != nil {
+		f.TB.Fatal(err)
+	}
+	for _, r := range resp.Resources {
+		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+			f.TB.Fatalf("configure group %s: %v", f.App.Group, err)
+		}
+	}
 }
 
 // TransactionalID is that of an input partition.

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // Features are the facts about a cluster that decide how a transaction is spoken.
@@ -23,6 +24,15 @@ type Features struct {
 	TxnOffsetCommit int16
 	// Brokers is the number of brokers that answered; 0: nobody was asked.
 	Brokers int
+}
+
+// Versions is what the brokers that answered speak.
+type Versions struct {
+	// Least has, of the requests that a component may send, the least of the newest versions; -1: a broker
+	// does not know the request.
+	Least map[kmsg.Key]int16
+	// Oldest is what the versions of the oldest broker look like, as "v3.9".
+	Oldest string
 }
 
 // Fenced reports whether a delayed request of one transaction is refused in the next one.
@@ -41,20 +51,18 @@ const brokerPatience = 3 * time.Second
 // A broker that does not answer is taken for an old one, which costs each transaction a request that
 // does no harm: a broker that is down must not hinder a takeover. It fails if none answers.
 func LookupFeatures(ctx context.Context, cl *kgo.Client) (Features, error) {
-	meta := kmsg.NewPtrMetadataRequest()
-	meta.Topics = []kmsg.MetadataRequestTopic{}
-	brokers, err := meta.RequestWith(ctx, cl)
+	f, _, err := LookupVersions(ctx, cl)
+	return f, err
+}
+
+// LookupVersions is LookupFeatures, and says what the brokers speak beside.
+func LookupVersions(ctx context.Context, cl *kgo.Client) (Features, Versions, error) {
+	answers, faults, err := askVersions(ctx, cl)
 	if err != nil {
-		return Features{}, fmt.Errorf("list brokers: %w", err)
+		return Features{}, Versions{}, err
 	}
-	answers := make([]*kmsg.ApiVersionsResponse, len(brokers.Brokers))
-	faults := make([]error, len(brokers.Brokers))
-	var asking sync.WaitGroup
-	for i, b := range brokers.Brokers {
-		asking.Go(func() { answers[i], faults[i] = versionsOf(ctx, cl, b.NodeID) })
-	}
-	asking.Wait()
-	f := Features{TxnOffsetCommit: math.MaxInt16}
+	f, v := Features{TxnOffsetCommit: math.MaxInt16}, Versions{Least: map[kmsg.Key]int16{}}
+	oldest := math.MaxInt
 	epoch := int64(-2) // below the -1 of a broker that has no finalized features
 	for i, a := range answers {
 		if faults[i] != nil {
@@ -63,6 +71,10 @@ func LookupFeatures(ctx context.Context, cl *kgo.Client) (Features, error) {
 		}
 		f.Brokers++
 		f.TxnOffsetCommit = min(f.TxnOffsetCommit, maxVersion(a, kmsg.TxnOffsetCommit))
+		v.add(a)
+		if sum := versionSum(a); sum < oldest {
+			oldest, v.Oldest = sum, kversion.FromApiVersionsResponse(a).VersionGuess()
+		}
 		if a.FinalizedFeaturesEpoch <= epoch {
 			continue
 		}
@@ -74,9 +86,50 @@ func LookupFeatures(ctx context.Context, cl *kgo.Client) (Features, error) {
 		}
 	}
 	if f.Brokers == 0 {
-		return Features{}, errors.Join(append(faults, errors.New("no broker told its versions"))...)
+		return Features{}, Versions{}, errors.Join(append(faults, errors.New("no broker told its versions"))...)
 	}
-	return f, nil
+	return f, v, nil
+}
+
+// askVersions asks every broker what it speaks: an answer or a fault for each.
+func askVersions(ctx context.Context, cl *kgo.Client) (answers []*kmsg.ApiVersionsResponse, faults []error, err error) {
+	meta := kmsg.NewPtrMetadataRequest()
+	meta.Topics = []kmsg.MetadataRequestTopic{}
+	brokers, err := meta.RequestWith(ctx, cl)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list brokers: %w", err)
+	}
+	answers = make([]*kmsg.ApiVersionsResponse, len(brokers.Brokers))
+	faults = make([]error, len(brokers.Brokers))
+	var asking sync.WaitGroup
+	for i, b := range brokers.Brokers {
+		asking.Go(func() { answers[i], faults[i] = versionsOf(ctx, cl, b.NodeID) })
+	}
+	asking.Wait()
+	return answers, faults, nil
+}
+
+// spoken are the requests whose versions decide whether a component can run.
+var spoken = []kmsg.Key{
+	kmsg.InitProducerID, kmsg.TxnOffsetCommit, kmsg.OffsetFetch, kmsg.JoinGroup, kmsg.OffsetForLeaderEpoch,
+	kmsg.ConsumerGroupHeartbeat, kmsg.DescribeProducers, kmsg.ListTransactions,
+}
+
+func (v Versions) add(a *kmsg.ApiVersionsResponse) {
+	for _, key := range spoken {
+		newest := maxVersion(a, key)
+		if least, ok := v.Least[key]; !ok || newest < least {
+			v.Least[key] = newest
+		}
+	}
+}
+
+// versionSum grows with each release, so that the least one is the oldest broker's.
+func versionSum(a *kmsg.ApiVersionsResponse) (sum int) {
+	for _, k := range a.ApiKeys {
+		sum += int(k.MaxVersion) + 1
+	}
+	return sum
 }
 
 func versionsOf(ctx context.Context, cl *kgo.Client, node int32) (*kmsg.ApiVersionsResponse, error) {

@@ -51,10 +51,11 @@ const (
 
 // page is what one fetch brought.
 type page struct {
-	records []*kgo.Record
-	aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction // that touch the page, under read_committed
-	next    int64
-	err     error
+	records       []*kgo.Record
+	aborted       []kmsg.FetchResponseTopicPartitionAbortedTransaction // that touch the page, under read_committed
+	next          int64
+	highWatermark int64
+	err           error
 }
 
 // Read hands the partition's records to each, in offset order, until its position has reached To.
@@ -224,7 +225,7 @@ func (f *fetcher) fetch(ctx context.Context, on leader, position int64) (page, e
 			Hinted("the batch at this offset is damaged or decompresses to more than the client allows; " +
 				"dump it with kafka-dump-log.sh --deep-iteration on the leader")
 	}
-	return page{records: part.Records, aborted: answer.AbortedTransactions, next: max(next, position)}, nil
+	return page{records: part.Records, aborted: answer.AbortedTransactions, next: max(next, position), highWatermark: answer.HighWatermark}, nil
 }
 
 // placed finds out on which side of the log a position is that the broker called out of range. Below

@@ -28,6 +28,21 @@ func Heartbeat(ctx context.Context, cl *kgo.Client, group, member, instance stri
 	return kerr.ErrorForCode(resp.ErrorCode)
 }
 
+// staticLeave is the epoch by which a static member of KIP-848 says that it goes and will come back.
+const staticLeave = -2
+
+// LeaveStatic tells a group of KIP-848 that a static member goes, and will come back within its session: the
+// group keeps its partitions for it, and lets another process join under its instance id.
+func LeaveStatic(ctx context.Context, cl *kgo.Client, group, member, instance string) error {
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Group, req.MemberID, req.MemberEpoch, req.InstanceID = group, member, staticLeave, &instance
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return fmt.Errorf("leave group: %w", err)
+	}
+	return kerr.ErrorForCode(resp.ErrorCode)
+}
+
 // GroupFacts is what a component has to know about a group before it joins it.
 type GroupFacts struct {
 	State        string // "Dead" if there is no such group, or none of the classic protocol

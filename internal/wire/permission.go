@@ -27,3 +27,6 @@ func operationsOf(bits int32) Operations {
 func (o Operations) Refuses(op kmsg.ACLOperation) bool {
 	return o.told && o.bits&(1<<op) == 0
 }
+
+// Told reports whether the broker has said what is permitted.
+func (o Operations) Told() bool { return o.told }

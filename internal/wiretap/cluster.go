@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -114,7 +115,17 @@ func (c *Cluster) each(add func(*Proxy) func()) (remove func()) {
 
 // Fault is Proxy.Fault for all brokers: one fault, which counts and holds over all of them.
 func (c *Cluster) Fault(action Action, match Match) *Fault {
-	f := newFault(action, match)
+	return c.add(newFault(action, match))
+}
+
+// Answer is Proxy.Answer for all brokers.
+func (c *Cluster) Answer(err *kerr.Error, match Match) *Fault {
+	f := newFault(AnswerWith, match)
+	f.code = err.Code
+	return c.add(f)
+}
+
+func (c *Cluster) add(f *Fault) *Fault {
 	f.lift = func() {
 		for _, p := range c.proxies {
 			p.removeFault(f)

@@ -105,7 +105,7 @@ func (c *conn) forwardRequests() {
 		}
 		c.sent(r)
 		c.p.observeRequest(r)
-		if !c.pass(r, true) {
+		if frame = c.pass(r, true, frame); frame == nil {
 			continue
 		}
 		if _, err := c.up.Write(frame); err != nil {
@@ -155,7 +155,7 @@ func (c *conn) forwardResponses() {
 			return
 		}
 		c.p.observeResponse(r, frame)
-		if c.pass(r, false) {
+		if frame = c.pass(r, false, frame); frame != nil {
 			if _, err := c.down.Write(frame); err != nil {
 				// The client has gone, which forwardRequests finds out. Later answers have nowhere to go,
 				// but the broker is to carry their requests out.
@@ -193,11 +193,11 @@ func (c *conn) finished() bool {
 	return c.gone && len(c.pending) == 0
 }
 
-// pass applies the faults to a frame and reports whether it goes on.
-func (c *conn) pass(r Request, isRequest bool) bool {
+// pass applies the faults to a frame and returns what goes on: nil, if nothing does.
+func (c *conn) pass(r Request, isRequest bool, frame []byte) []byte {
 	faults, lost := c.p.state(c, isRequest)
 	if lost {
-		return false
+		return nil
 	}
 	for _, f := range faults {
 		if f.action.onRequest() != isRequest || !f.match(r) {
@@ -212,15 +212,23 @@ func (c *conn) pass(r Request, isRequest bool) bool {
 			select {
 			case <-gate:
 			case <-c.done:
-				return false
+				return nil
 			}
 		case DropRequest, DropResponse:
 			c.direction(isRequest).dead.Store(true)
-			return false
+			return nil
 		case CutOnRequest, CutOnResponse:
 			c.reset()
-			return false
+			return nil
+		case AnswerWith:
+			changed, err := r.answeredWith(frame, f.code)
+			if err != nil {
+				c.p.fail(err)
+				c.reset()
+				return nil
+			}
+			frame = changed
 		}
 	}
-	return true
+	return frame
 }

@@ -23,9 +23,10 @@ const (
 	DropResponse                    // the broker carries the request out, the client never learns
 	CutOnRequest                    // the connection is reset in place of delivering the request
 	CutOnResponse                   // the broker carries the request out, then the connection is reset
+	AnswerWith                      // the broker carries the request out, the client gets an error in its place; see Proxy.Answer
 )
 
-var actionNames = [...]string{"", "hold request", "hold response", "drop request", "drop response", "cut on request", "cut on response"}
+var actionNames = [...]string{"", "hold request", "hold response", "drop request", "drop response", "cut on request", "cut on response", "answer with"}
 
 func (a Action) String() string {
 	if a < HoldRequest || int(a) >= len(actionNames) {
@@ -84,6 +85,7 @@ func Committing(r Request) bool {
 type Fault struct {
 	action Action
 	match  Match
+	code   int16  // of AnswerWith
 	lift   func() // takes the fault out of its proxies
 
 	mu     sync.Mutex
@@ -94,7 +96,7 @@ type Fault struct {
 }
 
 func newFault(action Action, match Match) *Fault {
-	if action < HoldRequest || action > CutOnResponse || match == nil {
+	if action < HoldRequest || action > AnswerWith || match == nil {
 		panic(fmt.Sprintf("wiretap: fault with %v and match set %t", action, match != nil))
 	}
 	return &Fault{action: action, match: match, grown: make(chan struct{}), gate: make(chan struct{})}

@@ -2,9 +2,11 @@ package wiretap
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -196,6 +198,42 @@ func TestRefuse(t *testing.T) {
 	b.tap.Refuse(false)
 	b.wait(done)
 	b.wantEnd(2)
+}
+
+func TestAnswer(t *testing.T) {
+	t.Parallel()
+	b := setup(t, 1)
+	cl := b.client(kgo.TransactionalID("id"))
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	b.wait(b.produce(cl))
+	codes := make(chan int16, 1)
+	b.tap.OnResponse(func(_ Request, resp kmsg.Response) { codes <- resp.(*kmsg.EndTxnResponse).ErrorCode }, kmsg.EndTxn)
+	fence := b.tap.Answer(kerr.ProducerFenced, First(1, Committing))
+	if err := cl.EndTransaction(b.ctx, kgo.TryCommit); !errors.Is(err, kerr.ProducerFenced) {
+		t.Errorf("the end was answered with %v", err)
+	}
+	if code := <-codes; code != 0 {
+		t.Errorf("the broker's own answer was %d", code)
+	}
+	if n := len(fence.Caught()); n != 1 {
+		t.Errorf("caught %d, want 1", n)
+	}
+	fence.Lift()
+	b.wantEnd(2) // the record and the marker of its commit
+}
+
+// An answer with an error for each of its parts has no one place for another error.
+func TestAnswerThatHasNoErrorAsAWhole(t *testing.T) {
+	t.Parallel()
+	r := Request{Key: int16(kmsg.Produce), Version: 9, body: &body{}}
+	resp := kmsg.NewPtrProduceResponse()
+	resp.SetVersion(r.Version)
+	frame := resp.AppendTo(make([]byte, 9)) // length, correlation id, no tags
+	if _, err := r.answeredWith(frame, kerr.ProducerFenced.Code); err == nil {
+		t.Error("the answer to a produce request was changed")
+	}
 }
 
 func TestFaultWithoutActionPanics(t *testing.T) {

@@ -156,3 +156,31 @@ func (r Request) decodeResponse(frame []byte) (kmsg.Response, error) {
 	}
 	return resp, nil
 }
+
+// answeredWith returns the frame of an answer with its error replaced. Only answers with one error for
+// all that was asked have one place to put it.
+func (r Request) answeredWith(frame []byte, code int16) ([]byte, error) {
+	resp, err := r.decodeResponse(frame)
+	if err != nil {
+		return nil, err
+	}
+	switch resp := resp.(type) {
+	case *kmsg.EndTxnResponse:
+		resp.ErrorCode = code
+	case *kmsg.AddOffsetsToTxnResponse:
+		resp.ErrorCode = code
+	case *kmsg.InitProducerIDResponse:
+		resp.ErrorCode = code
+	case *kmsg.HeartbeatResponse:
+		resp.ErrorCode = code
+	default:
+		return nil, fmt.Errorf("wiretap: the answer to %s has no error as a whole", r.Name())
+	}
+	out := append(make([]byte, 4, len(frame)+8), frame[4:8]...)
+	if resp.IsFlexible() {
+		out = append(out, 0) // no tags
+	}
+	out = resp.AppendTo(out)
+	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
+	return out, nil
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -137,6 +138,17 @@ func (p *Proxy) OnResponse(f func(Request, kmsg.Response), keys ...kmsg.Key) (re
 // one frame, holds come in the order of their making, and the first drop or cut decides.
 func (p *Proxy) Fault(action Action, match Match) *Fault {
 	f := newFault(action, match)
+	f.lift = func() { p.removeFault(f) }
+	p.addFault(f)
+	return f
+}
+
+// Answer gives clients err in place of the error of the answers to what match accepts, until the fault is
+// lifted. The broker has carried the request out, and observers see its own answer. Only answers that have
+// one error as a whole can be changed, as that to EndTxn: others end the connection and are told by Err.
+func (p *Proxy) Answer(err *kerr.Error, match Match) *Fault {
+	f := newFault(AnswerWith, match)
+	f.code = err.Code
 	f.lift = func() { p.removeFault(f) }
 	p.addFault(f)
 	return f

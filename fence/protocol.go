@@ -1,0 +1,54 @@
+package fence
+
+import (
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Protocol is how the members of a consumer group share its partitions. All members of a group use the
+// same one, but for a change between the classic protocols and ServerSide, which the brokers carry out
+// member by member.
+type Protocol int
+
+const (
+	// Cooperative is the classic protocol with the cooperative-sticky assignor: partitions that stay with
+	// a member are worked on during a rebalance. It is the default. Java: group.protocol=classic,
+	// partition.assignment.strategy=CooperativeStickyAssignor.
+	Cooperative Protocol = iota
+	// Eager is the classic protocol in which every member gives up all of its partitions in each
+	// rebalance. It offers the assignors sticky, range and roundrobin, and the group takes one that all
+	// members know: so it works beside Java members with StickyAssignor, with RoundRobinAssignor, and with
+	// the default of Java, RangeAssignor and CooperativeStickyAssignor together.
+	Eager
+	// ServerSide is the protocol of KIP-848, in Java group.protocol=consumer: the broker assigns the
+	// partitions. Session timeout and heartbeat interval are those of the group's configuration at the
+	// brokers. It takes Kafka 4.3 or newer.
+	ServerSide
+)
+
+// String returns the name of the constant.
+func (p Protocol) String() string {
+	switch p {
+	case Cooperative:
+		return "Cooperative"
+	case Eager:
+		return "Eager"
+	case ServerSide:
+		return "ServerSide"
+	}
+	return "Protocol(" + strconv.Itoa(int(p)) + ")"
+}
+
+// options makes a client speak the protocol. given are the caller's own options.
+func (p Protocol) options(given []kgo.Opt) []kgo.Opt {
+	switch p {
+	case Eager:
+		return append(given, kgo.Balancers(kgo.StickyBalancer(), kgo.RangeBalancer(), kgo.RoundRobinBalancer()))
+	case ServerSide:
+		// The client's name for the server's assignor "uniform" is its sticky one.
+		return append(given, kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer())
+	}
+	// A caller of this package may bring an assignor of its own.
+	return append([]kgo.Opt{kgo.Balancers(kgo.CooperativeStickyBalancer())}, given...)
+}

@@ -1,0 +1,194 @@
+package crash
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/trial"
+	"github.com/holdfast-go/holdfast/internal/wiretap"
+)
+
+const (
+	partitions = 2
+	// patience bounds the wait for a request that the recorder has seen at this place.
+	patience = 30 * time.Second
+	// rarely is a time between commits that no run lasts: what is committed was asked for.
+	rarely = 10 * time.Second
+	// batch is how many outputs close the batch of a pipe.
+	batch = 3
+)
+
+// component is what is swept.
+type component struct {
+	name string
+	app  trial.App
+	like string // the pairs of this other component are left to it
+}
+
+var components = []component{
+	{name: "FencedState", app: trial.App{Kind: trial.Flow}},
+	{name: "FencedOutputs", app: trial.App{Kind: trial.Flow, Guarantee: holdfast.FencedOutputs}},
+	{name: "pipe", app: trial.App{Kind: trial.Pipe}},
+	{name: "Unfenced", app: trial.App{Kind: trial.Flow, Guarantee: holdfast.Unfenced}, like: "FencedState"},
+}
+
+// run is one component, with a state to restore, and the member that is watched.
+type run struct {
+	t        *testing.T
+	c        component
+	f        *trial.Field
+	one, two *trial.Member
+	tr       *Tracker
+	stage    int
+	mark     int             // in the field's events, before the present stage
+	before   int             // outputs answered before the present stage
+	seeded   map[int32]int64 // committed at the start
+	acked    map[int32]int64 // acknowledged by a broker before the blow
+}
+
+// newRun makes a component that has committed something, and a member that is yet to start. It commits
+// nothing but what it is asked for.
+func newRun(t *testing.T, c component) *run {
+	t.Helper()
+	r := &run{t: t, c: c, f: trial.New(t, kafkatest.Start(t), c.app, partitions), acked: map[int32]int64{}}
+	seed := r.f.Member("seed")
+	seed.Start()
+	for p := range int32(partitions) {
+		r.f.SendTo(p, 8)
+	}
+	r.f.CaughtUp()
+	seed.Stop()
+	r.seeded = r.f.Ends()
+
+	r.one, r.two = r.f.Member("one"), r.f.Member("two")
+	r.one.App.Commit, r.one.App.Persist, r.one.App.TransactionTimeout = rarely, rarely, 3*rarely
+	if c.app.Kind == trial.Pipe {
+		r.one.App.MaxWrites = batch
+	}
+	r.tr = NewTracker(r.names(), partitions)
+	r.one.Tap.OnRequest(func(q wiretap.Request) {
+		if req, err := q.Decoded(); err == nil { // the proxy reports what it cannot decode
+			r.tr.See(idOf(q), req)
+		}
+	})
+	r.one.Tap.OnResponse(func(q wiretap.Request, resp kmsg.Response) { r.tr.Answered(idOf(q), resp) })
+	return r
+}
+
+func idOf(q wiretap.Request) ID { return ID{q.Upstream, q.Conn, q.CorrelationID} }
+
+func (r *run) names() Names {
+	r.t.Helper()
+	n := Names{
+		Input: r.f.App.Input, Output: r.f.App.Output, Progress: r.f.App.Progress(),
+		Topics: map[[16]byte]string{}, IDs: map[string]int32{},
+	}
+	topics, err := r.f.Admin.ListTopics(r.t.Context(), n.Input, n.Output, n.Progress)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for name, d := range topics {
+		n.Topics[d.ID] = name
+	}
+	for p := range int32(partitions) {
+		n.IDs[r.f.TransactionalID(p)] = p
+	}
+	return n
+}
+
+// stage is a piece of the undisturbed run. act does not wait, done does.
+type stage struct {
+	name string
+	act  func(*run)
+	done func(*run)
+}
+
+// sharing is the stage in which the other member joins.
+const sharing = 12
+
+// stages is the whole run of the member.
+func stages() []stage {
+	s := []stage{{"starts", func(r *run) { r.one.Start() }, (*run).owns}}
+	folds := func(p int32) stage {
+		return stage{"folds", func(r *run) { r.send(p, false) }, func(r *run) { r.folded(p) }}
+	}
+	commits := func(p int32) stage {
+		return stage{"commits", func(r *run) { r.send(p, true) }, func(r *run) { r.one.AwaitCommit(r.mark) }}
+	}
+	s = append(s, folds(0), folds(0), commits(0), folds(0), folds(0), commits(0), folds(1), folds(1), commits(1))
+	s = append(s, folds(0), folds(1))
+	s = append(s, stage{"gives a partition up", func(r *run) { r.two.Start() }, (*run).shared})
+	return append(s, stage{"closes", func(r *run) { r.tr.Closing(); r.one.Terminate() }, func(r *run) {
+		if err := r.one.Wait(); err != nil {
+			r.t.Fatal(err)
+		}
+	}})
+}
+
+// begin begins a stage.
+func (r *run) begin(i int, s stage) {
+	r.stage, r.mark, r.before = i, r.f.Mark(), r.tr.Answers(produceOutputs)
+	s.act(r)
+}
+
+// send sends a record of which there are outputs, and nothing else that would make a commit come by
+// itself. last: it closes the batch.
+func (r *run) send(p int32, last bool) {
+	r.t.Helper()
+	r.tr.Load(p)
+	r.f.SendWhere(p, 1, func(v int) bool {
+		if r.c.app.Kind == trial.Pipe {
+			return trial.Outputs(v) == 1
+		}
+		return trial.Outputs(v) > 0 && !trial.Deletes(v) && trial.Persists(v) == last
+	})
+}
+
+// owns waits until both partitions are restored and read.
+func (r *run) owns() {
+	r.t.Helper()
+	r.f.Await("both partitions", r.mark, partitions, r.one.Is(trial.Kinds(holdfasttest.EventRestored)))
+	r.wait("a fetch of each partition", func() bool { return r.tr.Position(0) > 0 && r.tr.Position(1) > 0 })
+}
+
+// folded waits until the member goes on behind the last record, and has sent its outputs.
+func (r *run) folded(p int32) {
+	r.t.Helper()
+	end := r.f.Ends()[p]
+	r.wait("the record", func() bool { return r.tr.Position(p) >= end })
+	if r.c.app.Kind == trial.Flow && r.c.app.Guarantee != holdfast.FencedOutputs {
+		r.wait("its outputs", func() bool { return r.tr.Answers(produceOutputs) > r.before })
+	}
+}
+
+// shared waits until both members have a partition.
+func (r *run) shared() {
+	r.t.Helper()
+	r.f.Await("a revoked partition", r.mark, 1, r.one.Is(trial.Kinds(holdfasttest.EventRevoked)))
+	r.two.Owns()
+	// The round in which the partition was given up has to be over.
+	r.wait("the end of the rebalance", r.tr.Settled)
+}
+
+// wait waits for something on the member's wire.
+func (r *run) wait(what string, is func() bool) {
+	r.t.Helper()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for {
+		grown := r.tr.Grown()
+		if is() {
+			return
+		}
+		select {
+		case <-grown:
+		case <-limit.C:
+			r.t.Fatalf("%s: the wire has not shown %s within %v", r.c.name, what, patience)
+		}
+	}
+}

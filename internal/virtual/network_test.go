@@ -1,0 +1,367 @@
+//go:build synctests
+
+package virtual
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// link is the way of one process to the brokers. Faults are put on it, and each process has its own. It
+// is safe for concurrent use.
+type link struct {
+	net *kfake.VirtualNetwork
+	wg  sync.WaitGroup // of requests that are delivered late
+
+	mu     sync.Mutex
+	rand   *rand.Rand
+	delay  time.Duration     // the longest that a request takes to leave
+	conns  map[*conn]bool    // those that are open
+	faults map[string]outage // by address of a broker; "": all of them
+	frames []*frameFault
+	healed chan struct{} // closed, and replaced, when an outage ends
+	seen   map[string]int
+	gone   bool // the process was killed
+}
+
+// refusalTakes is how long a broker that is not there takes to refuse a connection.
+const refusalTakes = 10 * time.Millisecond
+
+// outage is what keeps a process from a broker.
+type outage int
+
+const (
+	refusing outage = iota + 1 // connections are reset, and none is made
+	silent                     // connections stay open, and nothing comes through
+)
+
+// frameFault is what happens to one request, or to the answer to it.
+type frameFault struct {
+	key  kmsg.Key
+	kind frameKind
+	late time.Duration // for late
+}
+
+type frameKind int
+
+const (
+	answerLost   frameKind = iota // the broker carries the request out, then the connection is reset
+	requestLost                   // the connection is reset in place of delivering it
+	late                          // the connection is reset, and the broker gets the request later, from it
+	answerFenced                  // the broker carries it out, and the answer is a producer fence (EndTxn alone)
+)
+
+var frameKinds = [...]string{"answer lost", "request lost", "delivered late", "answered with a fence"}
+
+func (k frameKind) String() string { return frameKinds[k] }
+
+func newLink(n *kfake.VirtualNetwork, seed uint64, delay time.Duration) *link {
+	return &link{
+		net: n, rand: rand.New(rand.NewPCG(seed, 77)), delay: delay, conns: map[*conn]bool{},
+		faults: map[string]outage{}, healed: make(chan struct{}), seen: map[string]int{},
+	}
+}
+
+// Dial makes a connection, for kgo.Dialer.
+func (l *link) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	for {
+		l.mu.Lock()
+		state, healed := l.stateLocked(addr), l.healed
+		l.mu.Unlock()
+		switch state {
+		case refusing:
+			// As long as a packet takes to come back. A client that is refused may ask again at once (kgo does,
+			// for AddPartitionsToTxn), and virtual time would stand still.
+			select {
+			case <-time.After(refusalTakes):
+			case <-ctx.Done():
+			}
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		case silent:
+			select {
+			case <-healed:
+				continue
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		up, err := l.net.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{Conn: up, link: l, addr: addr, asked: map[int32]asked{}}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.stateLocked(addr) != 0 { // meanwhile
+			up.Close()
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNRESET)}
+		}
+		l.conns[c] = true
+		return c, nil
+	}
+}
+
+func (l *link) stateLocked(addr string) outage {
+	if l.gone {
+		return refusing
+	}
+	if s := l.faults[""]; s != 0 {
+		return s
+	}
+	return l.faults[addr]
+}
+
+// cut begins an outage to the broker at addr, "" for all.
+func (l *link) cut(addr string, o outage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults[addr] = o
+	if o == refusing {
+		l.resetLocked(func(c *conn) bool { return addr == "" || c.addr == addr })
+	}
+}
+
+// heal ends all outages, and resets connections that have lost something: a stream with a gap is of no
+// use.
+func (l *link) heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.faults)
+	l.frames = nil
+	close(l.healed)
+	l.healed = make(chan struct{})
+	l.resetLocked(func(c *conn) bool { return c.lossy })
+}
+
+// kill is the end of the process, as far as the brokers can see.
+func (l *link) kill() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = true
+	close(l.healed)
+	l.healed = make(chan struct{})
+	l.resetLocked(func(*conn) bool { return true })
+}
+
+func (l *link) resetLocked(which func(*conn) bool) {
+	for c := range l.conns {
+		if which(c) {
+			delete(l.conns, c)
+			c.Conn.Close()
+		}
+	}
+}
+
+// arm has the next request of a key, or its answer, meet a fault.
+func (l *link) arm(f frameFault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frames = append(l.frames, &f)
+}
+
+// takeLocked takes the armed fault for a request.
+func (l *link) takeLocked(key kmsg.Key) *frameFault {
+	for i, f := range l.frames {
+		if f.key == key {
+			l.frames = append(l.frames[:i:i], l.frames[i+1:]...)
+			l.seen[fmt.Sprintf("%s %v", key.Name(), f.kind)]++
+			return f
+		}
+	}
+	return nil
+}
+
+// bitten returns how often each fault has met a request.
+func (l *link) bitten() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen
+}
+
+// close waits for what is delivered late.
+func (l *link) close() { l.wg.Wait() }
+
+// asked is a request whose answer has not come.
+type asked struct {
+	key   kmsg.Key
+	fault *frameFault
+}
+
+// conn is one connection of a process. The client writes each request with one Write, and reads from one
+// goroutine.
+type conn struct {
+	net.Conn
+	link *link
+	addr string
+	rest []byte // of an answer that was read in part; the reader's alone
+
+	// Guarded by the link.
+	asked   map[int32]asked
+	lossy   bool // something was lost: nothing comes through any more
+	lingers bool // a request is delivered after the client has closed it
+}
+
+var errReset = &net.OpError{Op: "read", Net: "virtual", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+
+func (c *conn) Write(b []byte) (int, error) {
+	if len(b) < 12 {
+		return c.Conn.Write(b)
+	}
+	key, id := kmsg.Key(int16(binary.BigEndian.Uint16(b[4:]))), int32(binary.BigEndian.Uint32(b[8:]))
+	c.link.mu.Lock()
+	var wait time.Duration
+	if c.link.delay > 0 {
+		wait = time.Duration(c.link.rand.Int64N(int64(c.link.delay)))
+	}
+	c.link.mu.Unlock()
+	time.Sleep(wait)
+	c.link.mu.Lock()
+	if c.link.stateLocked(c.addr) == silent {
+		c.lossy = true
+	}
+	lost, f := c.lossy, (*frameFault)(nil)
+	if !lost {
+		f = c.link.takeLocked(key)
+		c.asked[id] = asked{key, f}
+	}
+	if f != nil && f.kind == late {
+		c.lingers = true
+	}
+	c.link.mu.Unlock()
+	switch {
+	case lost:
+		return len(b), nil
+	case f == nil:
+	case f.kind == requestLost:
+		c.Close()
+		return 0, errReset
+	case f.kind == late:
+		if err := c.Conn.SetReadDeadline(time.Now()); err != nil { // the client's reader ends
+			return 0, err
+		}
+		c.deliverLate(append([]byte(nil), b...), f.late)
+		return 0, errReset
+	}
+	return c.Conn.Write(b)
+}
+
+// deliverLate has the broker get a request that the client has given up, and waits for the answer, which
+// nobody reads.
+func (c *conn) deliverLate(b []byte, after time.Duration) {
+	c.link.wg.Go(func() {
+		defer c.Conn.Close()
+		time.Sleep(after)
+		if err := c.Conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			return
+		}
+		if _, err := c.Conn.Write(b); err == nil {
+			_, _ = readFrame(c.Conn) // the answer has nowhere to go
+		}
+	})
+}
+
+func readFrame(r io.Reader) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n > 256<<20 {
+		return nil, errors.New("the frame is no frame")
+	}
+	frame := make([]byte, 4+n)
+	copy(frame, size[:])
+	_, err := io.ReadFull(r, frame[4:])
+	return frame, err
+}
+
+// given reports whether the client has given the connection up for a late delivery.
+func (c *conn) given() bool {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return c.lingers
+}
+
+// SetReadDeadline leaves a connection alone that is kept for a late delivery.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if c.given() {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline leaves a connection alone that is kept for a late delivery.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if c.given() {
+		return nil
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	for len(c.rest) == 0 {
+		if c.given() {
+			return 0, errReset
+		}
+		frame, err := readFrame(c.Conn)
+		if err != nil {
+			return 0, err
+		}
+		if len(frame) < 8 {
+			return 0, errReset
+		}
+		if c.rest, err = c.answer(frame); err != nil {
+			c.Close()
+			return 0, err
+		}
+	}
+	n := copy(b, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+// answer applies the faults to an answer: nil is one that is lost.
+func (c *conn) answer(frame []byte) ([]byte, error) {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	id := int32(binary.BigEndian.Uint32(frame[4:]))
+	a := c.asked[id]
+	delete(c.asked, id)
+	if c.link.stateLocked(c.addr) == silent {
+		c.lossy = true
+	}
+	switch {
+	case c.lossy:
+		return nil, nil
+	case a.fault == nil:
+	case a.fault.kind == answerLost:
+		return nil, errReset
+	case a.fault.kind == answerFenced && a.key == kmsg.EndTxn && len(frame) >= 15:
+		// Length, correlation id, an empty section of tags and the throttle time stand before the code.
+		binary.BigEndian.PutUint16(frame[13:], 47) // INVALID_PRODUCER_EPOCH
+	}
+	return frame, nil
+}
+
+func (c *conn) Close() error {
+	c.link.mu.Lock()
+	delete(c.link.conns, c)
+	lingers := c.lingers
+	c.link.mu.Unlock()
+	if lingers {
+		return nil
+	}
+	return c.Conn.Close()
+}
