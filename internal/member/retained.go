@@ -244,6 +244,9 @@ func (w *worker) unchanged(ctx context.Context, r *retained) (f found, ok bool, 
 	difference := ""
 	if rule.On(w.ctx, rule.RetainedCheck) {
 		difference, err = w.compare(ctx, r, &f)
+		if difference == "" && err == nil && len(f.progress.Inputs) == 1 {
+			err = w.checkTruncation(ctx, f.progress.Inputs[0]) // while it was nobody's or another's
+		}
 	} else {
 		f.progress = &fence.Progress{Nonce: r.last.Nonce, Sequence: r.last.Sequence, Incarnation: r.incarnation}
 		f.progressAt = r.last.At
