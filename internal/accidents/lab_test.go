@@ -3,6 +3,7 @@ package accidents
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -38,7 +39,13 @@ func nightly(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { kafkatest.Main(m, trial.Child()) }
+func TestMain(m *testing.M) {
+	// The tests wait for brokers most of the time. -parallel on the command line still wins.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	kafkatest.Main(m, trial.Child())
+}
 
 // kind is what has the accident.
 type kind string

@@ -3,10 +3,12 @@ package accidents
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/kafkatest"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -96,6 +98,33 @@ func (c offsetCase) run(l *lab, w way) {
 	l.verdict(w.losses[l.kind], before, after)
 	l.policy = holdfast.StopAndAsk
 	l.again(15) // what was resolved is not resolved again
+}
+
+// The committed offset expires by itself, as the broker keeps it for a minute after the last member left.
+func TestKafkaOffsetExpires(t *testing.T) {
+	nightly(t)
+	k := kafkatest.New(t, kafkatest.Options{Properties: map[string]string{
+		"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000",
+	}})
+	for _, what := range kinds {
+		t.Run(string(what), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, k, what, 1)
+			before := l.ten()
+			l.produce(0, 10, 15)
+			for began := time.Now(); l.committed(0) >= 0; { // it takes a minute, and the broker's next look
+				if time.Since(began) > 2*patience {
+					t.Fatal("the offset has not expired")
+				}
+				time.Sleep(time.Second)
+			}
+			l.refuses(stream.ErrOffsetMismatch, "no committed offset (it expired")
+			l.policy = holdfast.ResumeAtProgress
+			l.verdict(nil, before, l.finish(10, 15))
+			l.policy = holdfast.StopAndAsk
+			l.again(15)
+		})
+	}
 }
 
 // A pipe's offset is reset past the end of its input. There is no record at which it could go on.

@@ -130,8 +130,8 @@ func TestKafkaPartitionsAddedWhileRunning(t *testing.T) {
 	})
 }
 
-// Partitions are added to the snapshot topic alone. They cannot be taken away again, so that the flow
-// asks for as many of the input; a pipe's progress topic may have more than are used.
+// Partitions are added to the snapshot or progress topic alone. A running member goes on in those that it
+// knows, the next start is refused. They cannot be taken away again: the input has to get as many.
 func TestKafkaPartitionsAddedToTheSnapshots(t *testing.T) {
 	each(t, 1, func(t *testing.T, l *lab) {
 		l.produce(0, 0, 10)
@@ -139,9 +139,15 @@ func TestKafkaPartitionsAddedToTheSnapshots(t *testing.T) {
 		r.committedTo(0, 10)
 		l.widen(l.progress(), 2)
 		l.produce(0, 10, 15)
-		r.committedTo(0, 15) // a running member goes on in the partitions that it knows
+		r.committedTo(0, 15)
 		r.end()
 		l.refuses(stream.ErrTopic, "2 partitions")
-		_ = r
+		l.widen(l.input, 2)
+		l.produce(0, 15, 20)
+		start, losses := int64(15), []loss(nil)
+		if l.kind != copies {
+			l.policy, start, losses = holdfast.Rebuild, 0, again(15)[l.kind]
+		}
+		l.verdict(losses, r, l.finish(start, 20))
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/trial"
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -188,7 +190,7 @@ func TestKafkaTruncationBetweenRuns(t *testing.T) {
 			}
 		})
 	}
-	t.Run("applied ahead of the committed offset", func(t *testing.T) { held.lab.t = t; held.lost() })
+	t.Run("applied ahead of the committed offset", held.lost)
 }
 
 func (c between) inputLost() {
@@ -211,63 +213,55 @@ func (c between) snapshotsLost() {
 	c.verdict(again(5)[c.kind], c.finish(10, 20))
 }
 
-// ahead is a flow in which one key's snapshot is ahead of the committed offset, which another key holds
+// ahead is a flow in which one key's snapshot is ahead of the committed offset, which other keys hold
 // back, when the input loses what lies between.
 type ahead struct {
-	*lab
-	r *run
+	f      *trial.Field
+	member *trial.Member
 }
 
-// heldBack prepares it: nothing is persisted but what a record asks for.
+// heldBack prepares it: nothing is persisted but what records 1, 6, 11 and so on ask for, of one key.
 func heldBack(u *unclean) *ahead {
 	u.t.Helper()
-	h := &ahead{lab: u.lab(states, true)}
-	h.commit.Persist, h.commit.Interval = time.Hour, 50*time.Millisecond
-	h.write(h.record(0, "first", "0 persist"))
-	h.r = h.tapped(u.t.Context(), "ahead")
-	h.r.committedTo(0, 1)
-	h.write(h.record(0, "held", "1"))
+	app := trial.App{Kind: trial.Flow, Group: kafkatest.UniqueName("ahead"), Persist: time.Hour, Session: 45 * time.Second, Rebalance: time.Minute}
+	app.Input = app.Group + "-weak"
+	u.weaken(app.Input, nil)
+	f := trial.New(u.t, u.k, app, 1)
+	h := &ahead{f: f, member: f.Member("ahead")}
+	h.member.Start()
+	h.member.Owns()
+	mark := f.Mark()
+	f.Send(2)
+	h.member.AwaitCommit(mark)
 	return h
 }
 
-// ahead folds and persists records of another key than the held one, and ends without a flush.
+// ahead persists a key up to record 6, and is killed.
 func (h *ahead) ahead() {
-	h.t.Helper()
-	mark := h.r.mark()
-	h.write(h.record(0, "fast", "2"), h.record(0, "fast", "3"), h.record(0, "fast", "4 persist"))
-	await(h.r, mark, func(e stream.Committed) bool { return e.Writes > 0 })
-	crash(h.t, h.r)
-	if got := h.committed(0); got != 1 {
-		h.t.Fatalf("committed %d, want 1: held back by a key that is not persisted", got)
-	}
+	mark := h.f.Mark()
+	h.f.Send(5)
+	h.member.AwaitCommit(mark)
+	h.member.Kill()
 }
 
 // lost starts it again over an input in which other records have taken the lost offsets.
-func (h *ahead) lost() {
-	h.t.Helper()
-	if _, end, _ := h.ends(h.input); end > 2 {
-		h.t.Fatalf("the input ends at %d: it was not truncated", end)
+func (h *ahead) lost(t *testing.T) {
+	h.f.TB = t
+	next, err := h.f.Committed(t.Context())
+	if err != nil || next[0] != 0 {
+		t.Fatalf("committed %v (%v), want 0: the other keys are not persisted", next, err)
 	}
-	for i := range 8 {
-		h.write(h.record(0, "fast", fmt.Sprint(20+i)))
+	h.f.Send(23)
+	h.member.Start()
+	h.member.MayEnd()
+	if err := h.member.Wait(); err == nil || !strings.Contains(err.Error(), stream.ErrTruncated.Error()) {
+		t.Fatalf("the flow ended with %v, want a truncation: it would pass over other records as applied", err)
 	}
-	h.commit.Persist = 20 * time.Millisecond
-	h.refuses(stream.ErrTruncated, "Rebuild")
-	h.policy = holdfast.Rebuild
-	h.verdict(fromTheOther(3), h.finish(0, 10))
-}
-
-// crash ends a member without a flush.
-func crash(t *testing.T, r *run) {
-	t.Helper()
-	if r.tap == nil {
-		t.Fatal("the member has no proxy")
-	}
-	r.tap.Refuse(true)
-	r.tap.Cut(func(string) bool { return true })
-	r.cancel()
-	<-r.done
-	r.tap.Refuse(false)
+	h.member.App.Start.Disagreement, h.member.App.Persist = holdfast.Rebuild, 60*time.Millisecond
+	h.member.Start()
+	h.member.Owns()
+	l := &lab{t: t, k: h.f.Cluster, kind: states, admin: h.f.Admin, partitions: 1, input: h.f.App.Input, group: h.f.App.Group}
+	l.reaches(25) // two records are left of the first seven
 }
 
 // An unclean election loses the end of the input, or of the snapshot or progress topic, under a running

@@ -59,7 +59,7 @@ type answer struct {
 
 func watch(t *testing.T, tap *wiretap.Cluster) *answers {
 	a := &answers{t: t, wake: make(chan struct{})}
-	tap.OnResponse(a.add, kmsg.Produce, kmsg.TxnOffsetCommit, kmsg.EndTxn, kmsg.InitProducerID, kmsg.Heartbeat, kmsg.JoinGroup)
+	tap.OnResponse(a.add, kmsg.Produce, kmsg.TxnOffsetCommit, kmsg.EndTxn, kmsg.InitProducerID, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.OffsetFetch)
 	return a
 }
 

@@ -62,6 +62,7 @@ var allowed = []allowance{
 		theirs: client,
 	},
 	{dir: "internal/crash", theirs: client},
+	{dir: "internal/accidents"},
 	{dir: "internal/acceptance"},
 	{dir: "internal/accidents"},
 	{dir: "internal/eos"},

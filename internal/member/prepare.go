@@ -184,8 +184,8 @@ func (w *worker) ready(f found, start int64) error {
 	}
 	w.m.forget(w.own.Partition(), start)
 	w.engine.Singly(w.m.singleKeys(w.own.Partition()))
-	w.engine.After(f.epochBefore(start))
-	w.furthest = f.furthest
+	w.after, w.furthest = f.epochBefore(start), f.furthest
+	w.engine.After(w.after)
 	w.refusals = w.m.hasRefusals(w.own.Partition())
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	w.restored = time.Now()
@@ -202,7 +202,7 @@ func (w *worker) ready(f found, start int64) error {
 // epochBefore returns the leader epoch of the record before the first one to fold, -1 if nobody knows it.
 func (f found) epochBefore(start int64) int32 {
 	switch {
-	case f.progress != nil && f.progress.Inputs[0].Next == start:
+	case f.progress != nil && len(f.progress.Inputs) == 1 && f.progress.Inputs[0].Next == start:
 		return f.progress.Inputs[0].LeaderEpoch
 	case f.committed.Next == start:
 		return f.committed.LeaderEpoch
