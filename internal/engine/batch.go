@@ -11,7 +11,7 @@ import (
 // again unchanged. It must not be changed.
 type Batch struct {
 	Next        int64 // the offset to commit
-	LeaderEpoch int32 // leader epoch of the record before Next, -1 if unknown
+	LeaderEpoch int32 // a leader epoch whose log reaches up to Next: as a rule that of the record before; -1 if unknown
 	// Outputs are what the steps since the batch before have emitted, and the dead letters of records
 	// among them, in the order of the records. They come with Whole only.
 	Outputs []Output
