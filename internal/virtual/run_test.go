@@ -206,6 +206,7 @@ func (r *run) finish() {
 	}
 	left := r.behind()
 	for until := time.Now().Add(progressBound); len(left) > 0 && time.Now().Before(until); left = r.behind() {
+		r.live()
 		r.until(time.Now().Add(100 * time.Millisecond))
 	}
 	if len(left) > 0 {

@@ -271,13 +271,13 @@ func (m *member) linger(ctx context.Context, r stream.Record) {
 // next has the next call of the user's function begin with f.
 func (m *member) next(f func(context.Context)) { m.slow.Store(&f) }
 
-// running reports whether the member takes part: neither killed nor at its end.
+// running reports whether the member takes part: neither killed, nor at its end, nor asked to end.
 func (m *member) running() bool {
 	select {
 	case <-m.done:
 		return false
 	default:
-		return !m.killed
+		return !m.killed && !m.asked
 	}
 }
 
