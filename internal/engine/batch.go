@@ -11,7 +11,7 @@ import (
 // again unchanged. It must not be changed.
 type Batch struct {
 	Next        int64 // the offset to commit
-	LeaderEpoch int32 // leader epoch of the record before Next, -1 if unknown
+	LeaderEpoch int32 // a leader epoch whose log reaches up to Next: as a rule that of the record before; -1 if unknown
 	// Folded is the next offset to fold, and FoldedEpoch the leader epoch of the record before it. It is above
 	// Next where a hold keeps that back: snapshots, of this batch and others, may have records from there applied.
 	Folded      int64
