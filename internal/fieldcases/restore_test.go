@@ -2,6 +2,7 @@ package fieldcases
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,8 +52,11 @@ func TestCaseC9RestoresOfDifferentSpeed(t *testing.T) {
 // long writes a log of n records that takes several fetches.
 func (l *lab) long(topic string, n int) {
 	l.t.Helper()
+	noise := rand.NewChaCha8([32]byte{1}) // which does not compress
 	for i := range n {
-		m, err := snapshot.Encode(snapshot.Record{Key: []byte{'k', byte(i)}, Kind: snapshot.State, Value: make([]byte, 700_000), Header: snapshot.Header{Applied: []int64{int64(i)}, Steps: 1}})
+		value := make([]byte, 700_000)
+		_, _ = noise.Read(value)
+		m, err := snapshot.Encode(snapshot.Record{Key: []byte{'k', byte(i)}, Kind: snapshot.State, Value: value, Header: snapshot.Header{Applied: []int64{int64(i)}, Steps: 1}})
 		l.must(err)
 		r := &kgo.Record{Topic: topic, Key: m.Key, Value: m.Value}
 		for _, h := range m.Headers {
@@ -241,4 +245,3 @@ func TestCaseE6RestoreLongerThanTheSession(t *testing.T) {
 		})
 	}
 }
-

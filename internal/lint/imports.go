@@ -62,6 +62,7 @@ var allowed = []allowance{
 		theirs: client,
 	},
 	{dir: "internal/crash", theirs: client},
+	{dir: "internal/fieldcases"},
 	{dir: "internal/acceptance"},
 	{dir: "internal/eos"},
 	{dir: "internal/outputs"},
