@@ -138,7 +138,7 @@ func TestCaseE14PanicDuringARebalance(t *testing.T) {
 	l.start("b", l.config())
 	l.wait(joins, 3) // b's two, and a's
 	close(panicNow)
-	if e := wantStop(t, a, stream.ErrFold); e.Partition.Topic != input || e.Offset != 6 {
+	if e := wantStop(t, a, stream.ErrFold); e.Topic != input || e.Offset != 6 {
 		t.Errorf("the error names %v at %d: %v", e.Partition, e.Offset, e)
 	}
 	l.reach()
