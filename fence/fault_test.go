@@ -26,6 +26,7 @@ func initByAnother(t *testing.T, p place) {
 	}
 }
 
+// Public case A4.
 func TestStaleProcessDoesNotInitialiseAgain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -166,6 +167,7 @@ func TestCloseCutsWhatDoesNotEnd(t *testing.T) {
 }
 
 // The codes as a broker sends them, through the client: each is met once.
+// Public case B2.
 func TestOutcomeOnTheWire(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -230,6 +232,7 @@ func TestOutcomeOnTheWire(t *testing.T) {
 }
 
 // What the binding prevents: with the rule off, a member that the group has expelled commits.
+// Public case A3.
 func TestUnboundOffsetIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -211,6 +211,7 @@ func TestRestoreEndsAtTheLastStableOffsetWithoutTheRule(t *testing.T) {
 	})
 }
 
+// Public case D2.
 func TestRestore2StallNamesTheOpenTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 3, stable: 1, records: []*kgo.Record{put(0, "a", "1")}, holders: []wire.Holder{
@@ -234,6 +235,7 @@ func TestRestore2StallNamesTheOpenTransaction(t *testing.T) {
 	})
 }
 
+// Public case D2.
 func TestRestore3RegressedEndIsTruncation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 9, stable: 1}
@@ -326,6 +328,7 @@ func TestRestore8WithoutATimeoutItWaits(t *testing.T) {
 	})
 }
 
+// Public case D3.
 func TestRestoreEmptyLogReadsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{start: 4, end: 4, stable: 4}
@@ -415,6 +418,7 @@ func TestRestoreDoesNotCallASlowTakerAStall(t *testing.T) {
 	})
 }
 
+// Public case D11.
 func TestRestoreTellsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 200, stable: 200, every: 100 * time.Millisecond}
