@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-// A fault of a takeover that does not pass ends it, with a name and a next step (I6). Public cases B15, B16.
+// A fault of a takeover that does not pass ends it, with a name and a next step (I6). Public case B15.
 func TestTakeoverThatDoesNotPassIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -427,8 +427,15 @@ func TestRestoreTellsProgress(t *testing.T) {
 		}
 		lines, logger := newLog()
 		var told []stream.Restoring
-		if _, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), Logger: logger,
-			Progress: func(p stream.Restoring) { told = append(told, p) }}); err != nil {
+		keep, handed := fold(map[string]string{}), int64(0)
+		if _, err := Restore(t.Context(), RestoreConfig{source: f, Logger: logger,
+			Each: func(r stream.Record) error { handed++; return keep(r) },
+			Progress: func(p stream.Restoring) {
+				told = append(told, p)
+				if p.Position != handed || p.Records != handed {
+					t.Errorf("position %d and %d records were told when %d records had been handed over", p.Position, p.Records, handed)
+				}
+			}}); err != nil {
 			t.Fatal(err)
 		}
 		if len(told) != 20 {
