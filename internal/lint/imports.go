@@ -63,6 +63,7 @@ var allowed = []allowance{
 	},
 	{dir: "internal/crash", theirs: client},
 	{dir: "internal/accidents"},
+	{dir: "internal/fieldcases"},
 	{dir: "internal/acceptance"},
 	{dir: "internal/accidents"},
 	{dir: "internal/eos"},
