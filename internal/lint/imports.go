@@ -69,6 +69,7 @@ var allowed = []allowance{
 	{dir: "internal/matrix"},
 	{dir: "internal/soak"},
 	{dir: "internal/protocols"},
+	{dir: "internal/limits"},
 	{dir: "internal/acceptance/run"},
 	{dir: "internal/lint", ours: []string{"claim"}},
 	{dir: "model"},

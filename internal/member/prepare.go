@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -136,7 +137,10 @@ func (w *worker) usable(ctx context.Context, f found) error {
 	if f.moved != "" {
 		return w.layoutMoved(f.moved)
 	}
-	return w.checkInput(ctx, f.progress)
+	if err := w.checkInput(ctx, f.progress); err != nil {
+		return err
+	}
+	return w.checkApplied(ctx, f)
 }
 
 // layoutMoved refuses a progress partition that is another input partition's: how far that one has come
@@ -218,6 +222,10 @@ func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
 	w.engine = w.m.cfg.NewEngine(w.own.Partition())
 	if f.progress != nil {
 		w.store.Adopt(*f.progress, f.progressAt)
+	}
+	if f.incarnation == math.MaxUint32 {
+		return 0, w.located(stream.NewError("rebuild", fmt.Errorf("%w: there is no incarnation above %d", stream.ErrCorruptSnapshot, f.incarnation)).
+			Hinted("somebody has written such a progress record or state: use another snapshot topic"))
 	}
 	w.incarnation = max(w.incarnation, f.incarnation) + 1
 	w.engine.RaiseIncarnation(w.incarnation)
