@@ -48,7 +48,7 @@ var memberBugs = []Bug{
 	{
 		Name: "no-rewind", Rules: []string{"R14"}, Mistake: "no consumer rewind after an abort",
 		Off:   "a new ownership of a partition that stayed goes on where the client had fetched to",
-		Edits: []Edit{{"internal/member/member.go", "func (m *Member) seek(w *worker, offset int64) {\n", "func (m *Member) seek(w *worker, offset int64) {\n\tif w.position < 0 && offset > 0 {\n\t\tw.position = offset\n\t\treturn\n\t}\n"}},
+		Edits: []Edit{{"internal/member/member.go", "\tp := w.own.Partition()\n\tw.position", "\tp := w.own.Partition()\n\tif w.position < 0 && offset > 0 {\n\t\tw.position = offset\n\t\treturn\n\t}\n\tw.position"}},
 		Test:  Test{Package: "internal/member", Name: "TestRenewedOwnershipGoesBack"}, Invariant: "I2",
 	},
 	{
