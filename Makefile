@@ -71,6 +71,7 @@ crash-steps: setup-kafka ## kill, cut off and reset a member between each two of
 	cat "$$results"; exit $${failed:-0}
 
 planted: setup-kafka ## plant each bug of docs/reliability.md: the test named for it must notice
+planted: ## plant each bug of docs/reliability.md: the test named for it must notice
 	@go run ./internal/planted/run
 # What it finds stays in testdata/fuzz of the package, where "test" has it from then on.
 fuzz: ## every fuzz target of every module for FUZZTIME (30s); FUZZ=pattern for some
