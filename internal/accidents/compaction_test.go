@@ -97,6 +97,7 @@ func (l *lab) aborted() {
 // The cleaner runs between any two steps: after each write, after an abort, over a delete and what
 // follows it, while the component is down, and before each restore. No key is lost and none comes back.
 func TestKafkaCompactionBetweenAnyTwoSteps(t *testing.T) {
+	nightly(t)
 	k := compacting(t)
 	for _, what := range kinds {
 		t.Run(string(what), func(t *testing.T) {

@@ -15,7 +15,7 @@
 //	input made again                         TestKafkaInputRecreatedWhileStopped, …WhileRunning
 //	snapshots made again                     TestKafkaSnapshotsRecreatedWhileStopped, …WhileRunning
 //	partitions added                         TestKafkaPartitionsAddedWhileStopped, …WhileRunning, …ToTheSnapshots
-//	compaction between any two steps         TestKafkaCompactionBetweenAnyTwoSteps, TestKafkaCompactionUnderARestore (N)
+//	compaction between any two steps         TestKafkaCompactionBetweenAnyTwoSteps (N), TestKafkaCompactionUnderARestore (N)
 //	delete.retention passed while down       TestKafkaDeleteRetentionPassesWhileDown (N)
 //	aborted tails                            outputs TestKafkaRestorePastAbortedTail, wire TestKafkaViewOverCompactedLog
 //
