@@ -75,6 +75,9 @@ type run struct {
 // nothing but what it is asked for.
 func newRun(t *testing.T, c component) *run {
 	t.Helper()
+	// A dead member is expelled by the test. A session that is long keeps the others in the group on a machine
+	// that has little time for them.
+	c.app.Session, c.app.Rebalance = 30*time.Second, 40*time.Second
 	r := &run{t: t, c: c, f: trial.New(t, kafkatest.Start(t), c.app, c.partitions()), acked: map[int32]int64{}}
 	r.seed()
 
