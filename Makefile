@@ -18,7 +18,7 @@ each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && 
 # The race detector, but not over the model: it has one goroutine and millions of states.
 RACE = $$(case "$$module" in */model) ;; *) echo -race ;; esac)
 
-.PHONY: help setup setup-kafka check test test-fast virtual test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke planted
+.PHONY: help setup setup-kafka check test test-fast virtual test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke planted accidents
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ test-kafka: setup-kafka ## the tests on real Kafka, of HOLDFAST_KAFKA_VERSION
 
 acceptance: setup-kafka ## the tests that docs/acceptance.md names, and no others: each must exist and pass
 	@go run ./internal/acceptance/run
+
+accidents: setup-kafka ## offsets and logs that meet an accident, stale owners, on Kafka of HOLDFAST_KAFKA_VERSION
+	@HOLDFAST_NIGHTLY=1 go test -count=1 -timeout 40m -parallel 4 -run ^TestKafka ./internal/accidents
 
 crash-steps: setup-kafka ## kill, cut off and reset a member between each two of its requests, on Kafka of HOLDFAST_KAFKA_VERSION
 	@results="$(CURDIR)/results/crash-steps/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md"; \

@@ -16,6 +16,7 @@ import (
 
 // An offset that was queued behind a commit that was not made must not be committed: what that commit
 // should have written would be passed over (I1).
+// Public case C8.
 func TestOffsetQueuedBehindAFailedCommit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -123,7 +123,7 @@ func (p *fakeProducer) begin() error {
 	return nil
 }
 
-func (p *fakeProducer) produce(ctx context.Context, ms []stream.Message, serial bool) (int64, time.Duration, []error) {
+func (p *fakeProducer) produce(ctx context.Context, ms []stream.Message, serial bool) (span, time.Duration, []error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls = append(p.calls, "produce")
@@ -148,19 +148,22 @@ func (p *fakeProducer) produce(ctx context.Context, ms []stream.Message, serial 
 		}
 	}
 	if failed {
-		return -1, 0, errs
+		return nowhere, 0, errs
 	}
 	if !IsProgressKey(ms[len(ms)-1].Key) { // a probe, which is aborted
-		return int64(len(p.log)), time.Millisecond, nil
+		return p.endLocked(), time.Millisecond, nil
 	}
 	progress, err := DecodeProgress(ms[len(ms)-1].Value)
 	if err != nil {
-		return -1, 0, []error{err}
+		return nowhere, 0, []error{err}
 	}
 	p.open_.progress = progress
 	p.open_.messages = ms[:len(ms)-1]
-	return int64(len(p.log)), time.Millisecond, nil
+	return p.endLocked(), time.Millisecond, nil
 }
+
+// endLocked is where the next transaction is written.
+func (r *recorder) endLocked() span { return span{int64(len(r.log)), int64(len(r.log))} }
 
 func firstError(errs []error) int {
 	for i, err := range errs {
@@ -306,6 +309,12 @@ func (f *fakeSession) grant() *Ownership {
 // fakeWriter opens a writer over a recorder whose group has committed seed, -1 for nothing.
 func fakeWriter(t *testing.T, r *recorder, o *Ownership, seed int64, adjust ...func(*Config)) *Writer {
 	t.Helper()
+	return fakeWriterUnder(t, context.Background(), r, o, seed, adjust...)
+}
+
+// fakeWriterUnder is fakeWriter with a context that may carry switched-off rules.
+func fakeWriterUnder(t *testing.T, ctx context.Context, r *recorder, o *Ownership, seed int64, adjust ...func(*Config)) *Writer {
+	t.Helper()
 	r.offset_.Next = seed
 	c := Config{
 		Group: testGroup, Ownership: o, Input: stream.Partition{Topic: testInput},
@@ -318,7 +327,7 @@ func fakeWriter(t *testing.T, r *recorder, o *Ownership, seed int64, adjust ...f
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, _, err := open(context.Background(), c, "id", fakeOpener{r})
+	w, _, err := open(ctx, c, "id", fakeOpener{r})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,19 +26,23 @@ func initByAnother(t *testing.T, p place) {
 	}
 }
 
+// Public case A4.
 func TestStaleProcessDoesNotInitialiseAgain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name  string
-		off   []rule.Name
-		inits int
+		name    string
+		off     []rule.Name
+		expired bool // the broker has forgotten the id, in place of giving it to another
+		inits   int
 	}{
-		{"the group is asked first", nil, 0},
-		{"with the rule off it does", []rule.Name{rule.Probe}, 1},
+		{"the group is asked first", nil, false, 0},
+		{"with the rule off it does", []rule.Name{rule.Probe}, false, 1},
+		{"the group is asked first when the id has expired", nil, true, 0},
+		{"with the rule off it takes an expired id back", []rule.Name{rule.Probe}, true, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, p := fakeCluster(t)
+			cluster, p := fakeCluster(t)
 			network := newTap()
 			p.txn = network.config(p.k)
 			m := join(t, p, Session{})
@@ -61,7 +65,11 @@ func TestStaleProcessDoesNotInitialiseAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			expelled.Store(true)
-			initByAnother(t, p)
+			if c.expired {
+				cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidProducerIDMapping})
+			} else {
+				initByAnother(t, p)
+			}
 			inits := network.count(kmsg.InitProducerID)
 			// The gate is asked under the context of the grant, which the rule is switched off in by Open.
 			err = w.Write(ctx, put("k", "2"))
@@ -166,6 +174,7 @@ func TestCloseCutsWhatDoesNotEnd(t *testing.T) {
 }
 
 // The codes as a broker sends them, through the client: each is met once.
+// Public case B2.
 func TestOutcomeOnTheWire(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -230,6 +239,7 @@ func TestOutcomeOnTheWire(t *testing.T) {
 }
 
 // What the binding prevents: with the rule off, a member that the group has expelled commits.
+// Public case A3.
 func TestUnboundOffsetIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

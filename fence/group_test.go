@@ -70,6 +70,7 @@ func TestRevokeDrainsThenEnds(t *testing.T) {
 }
 
 // A commit without a generation is one that the broker does not check.
+// Public case A12.
 func TestRevokeWithoutAGenerationFlushesNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -118,6 +119,7 @@ func TestLostFlushesNothing(t *testing.T) {
 
 // kgo rejoins silently under the cooperative protocol: the only signs are an empty Assigned, or a
 // Revoked under the new id.
+// Public case E12.
 func TestSilentRejoin(t *testing.T) {
 	t.Parallel()
 	t.Run("an empty Assigned: everything is granted anew", func(t *testing.T) {

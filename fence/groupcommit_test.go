@@ -127,6 +127,7 @@ func TestGroupCommit5FirstWriteCommitsTheSeed(t *testing.T) {
 }
 
 // 6: the committed offset never leads the writes that were queued before it.
+// Public case C8.
 func TestGroupCommit6OffsetNeverLeadsWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,6 +171,7 @@ func TestGroupCommit6OffsetNeverLeadsWrites(t *testing.T) {
 }
 
 // 7: a member without a generation commits nothing.
+// Public case A12.
 func TestGroupCommit7NoGenerationNoCommit(t *testing.T) {
 	t.Parallel()
 	r, s := newRecorder(), newFakeSession()

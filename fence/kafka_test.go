@@ -307,6 +307,7 @@ func checkEndLost(t *testing.T, p place, f fate, resent int) {
 
 // An expelled member whose client does not know it is refused by the group alone: nobody has
 // initialised its transactional ids.
+// Public case A3.
 func TestKafkaExpelledMemberIsRefusedWithoutATakeover(t *testing.T) {
 	t.Parallel()
 	p := at(t, kafkatest.Start(t), 3)

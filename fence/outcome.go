@@ -155,7 +155,7 @@ func classify(err error) (class, string) {
 	if errors.Is(err, stream.ErrConfig) || errors.Is(err, stream.ErrReservedOption) {
 		return classFatal, "correct the configuration" // the client cannot even be made
 	}
-	if errors.Is(err, stream.ErrTruncated) { // of a read-back
+	if errors.Is(err, stream.ErrTruncated) { // of a read-back, or of a write
 		return classFatal, "the progress topic was made again or has lost records: start again, to see what the start policy makes of it"
 	}
 	code, ok := errors.AsType[*kerr.Error](err)

@@ -124,6 +124,7 @@ var outcomes = []struct {
 	{wire.StepEnd, errors.New("EOF"), takesOver},
 }
 
+// Public case B11.
 func TestOutcomeOfEachError(t *testing.T) {
 	t.Parallel()
 	for _, o := range outcomes {
@@ -166,6 +167,7 @@ func TestOutcomeOfEachError(t *testing.T) {
 }
 
 // Each row of the table must be met by a case above, so that no row is there untested.
+// Public case B11.
 func TestOutcomeTableIsCovered(t *testing.T) {
 	t.Parallel()
 	covered := map[rowKey]bool{}

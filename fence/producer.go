@@ -20,9 +20,9 @@ type producer interface {
 	// begin opens a transaction. An error must stop: what follows would be reported as done without
 	// having been sent.
 	begin() error
-	// produce sends ms and waits for the answer to each. Without an error at, errs is nil and offset
-	// is that of the last of ms. serial sends one batch a record.
-	produce(ctx context.Context, ms []stream.Message, serial bool) (offset int64, firstAck time.Duration, errs []error)
+	// produce sends ms and waits for the answer to each. Without an error errs is nil, and in is where the
+	// records for the progress partition are. serial sends one batch a record.
+	produce(ctx context.Context, ms []stream.Message, serial bool) (in span, firstAck time.Duration, errs []error)
 	// bind adds the offset to the transaction: the last write before the end.
 	bind(ctx context.Context, t Token, o Offset, metadata string) error
 	// end commits or aborts.
@@ -38,6 +38,13 @@ type producer interface {
 	reusable() bool
 	close()
 }
+
+// span is where the records of a transaction are in the progress partition: the offsets of the first one
+// and of the last, which is the progress record.
+type span struct{ first, last int64 }
+
+// nowhere is the span of a transaction that was not written.
+var nowhere = span{-1, -1}
 
 // opener makes producers: each open is a takeover.
 type opener interface {
@@ -207,17 +214,17 @@ func (t *txn) record(m stream.Message) *kgo.Record {
 // produce counts promises: Flush returns before those of records that were refused before they were
 // buffered. The records carry no context that ends, because a client cannot take back a record that
 // may have been sent; when ctx ends the caller closes the client, which answers every promise.
-func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (int64, time.Duration, []error) {
+func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (span, time.Duration, []error) {
 	type promise struct {
-		i      int
-		offset int64
-		err    error
+		i   int
+		r   *kgo.Record
+		err error
 	}
 	began := time.Now()
 	var firstAck time.Duration
 	promises := make(chan promise, len(ms))
 	errs := make([]error, len(ms))
-	last, failed := int64(-1), false
+	in, failed := nowhere, false
 	var cause error // why the wait was given up
 	take := func(n int) bool {
 		for range n {
@@ -229,8 +236,11 @@ func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (in
 				if p.err != nil {
 					errs[p.i], failed = &wire.StepError{Step: wire.StepProduce, Err: p.err}, true
 				}
+				if p.r.Topic == t.c.Progress.Topic && (in.first < 0 || p.r.Offset < in.first) {
+					in.first = p.r.Offset
+				}
 				if p.i == len(ms)-1 {
-					last = p.offset
+					in.last = p.r.Offset
 				}
 			case <-t.gate.refused:
 				cause = t.gate.refusal()
@@ -243,7 +253,7 @@ func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (in
 		return true
 	}
 	for i, m := range ms {
-		t.cl.Produce(t.base, t.record(m), func(r *kgo.Record, err error) { promises <- promise{i, r.Offset, err} })
+		t.cl.Produce(t.base, t.record(m), func(r *kgo.Record, err error) { promises <- promise{i, r, err} })
 		if !serial {
 			continue
 		}
@@ -260,12 +270,12 @@ func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (in
 				errs[i] = &wire.StepError{Step: wire.StepProduce, Err: cause}
 			}
 		}
-		return -1, firstAck, errs
+		return nowhere, firstAck, errs
 	}
 	if !failed {
-		return last, firstAck, nil
+		return in, firstAck, nil
 	}
-	return -1, firstAck, errs
+	return nowhere, firstAck, errs
 }
 
 func (t *txn) bind(ctx context.Context, tok Token, o Offset, metadata string) error {

@@ -51,6 +51,51 @@ type InputProgress struct {
 // whose readers are strict, and records without it are of the partition that their place says.
 const inputHeader = "holdfast.input"
 
+// appliedHeader of a progress record has Applied, where that is above the offset.
+const appliedHeader = "holdfast.applied"
+
+// Applied is how far states may have applied an input: one past the last record, and the leader epoch of
+// that record. Zero: nothing is known to be applied.
+type Applied struct {
+	Next        int64
+	LeaderEpoch int32
+}
+
+// Headers returns what a progress record that commits the offset next carries beside its value.
+func (a Applied) Headers(next int64) []stream.Header {
+	if a.Next <= next {
+		return nil
+	}
+	value := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, uint64(a.Next)), uint32(a.LeaderEpoch))
+	return []stream.Header{{Key: appliedHeader, Value: value}}
+}
+
+// Applied tells how far the states that were given to w, and those that were restored, may have applied the
+// input. Where that is past the committed offset the progress record carries it, so that the next owner
+// finds out about an input that was truncated in between. A caller that keeps no applied offsets needs none.
+func (w *Writer) Applied(a Applied) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.applied = a
+}
+
+func (w *Writer) appliedHeaders(next int64) []stream.Header {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.applied.Headers(next)
+}
+
+// ProgressApplied returns how far the states may have applied the input when a progress record was written.
+// ok is false if that is no further than the offset of the record.
+func ProgressApplied(r stream.Record) (a Applied, ok bool) {
+	for _, h := range r.Headers {
+		if h.Key == appliedHeader && len(h.Value) == 12 {
+			return Applied{int64(binary.BigEndian.Uint64(h.Value)), int32(binary.BigEndian.Uint32(h.Value[8:]))}, true
+		}
+	}
+	return Applied{}, false
+}
+
 // ProgressInput returns the input partition that a progress record names, as "topic/partition". ok is
 // false if it names none.
 func ProgressInput(r stream.Record) (input string, ok bool) {

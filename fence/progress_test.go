@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files")
@@ -126,4 +128,23 @@ func FuzzTransactionalID(f *testing.F) {
 			t.Errorf("I3: (%q %q %d) gives %q, (%q %q %d) gives %q", g1, t1, p1, id1, g2, t2, p2, id2)
 		}
 	})
+}
+
+// What states have applied past the committed offset is in the progress record, and only that.
+func TestProgressTellsWhatIsApplied(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		applied Applied
+		ok      bool
+	}{
+		{Applied{}, false}, {Applied{10, 3}, false}, {Applied{11, 3}, true}, {Applied{1 << 40, -1}, true},
+	} {
+		got, ok := ProgressApplied(stream.Record{Headers: c.applied.Headers(10)})
+		if ok != c.ok || ok && got != c.applied {
+			t.Errorf("%+v at offset 10: %+v, %t", c.applied, got, ok)
+		}
+	}
+	if _, ok := ProgressApplied(stream.Record{Headers: []stream.Header{{Key: appliedHeader, Value: []byte("short")}}}); ok {
+		t.Error("a header that cannot be read counts")
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -48,5 +49,40 @@ func TestWriterDoesNotGoOnInATopicThatWasMadeAgain(t *testing.T) {
 	}
 	if state, _, _ := p.restored(t, 0); len(state) > 0 {
 		t.Errorf("the topic that was made again has %v", state)
+	}
+}
+
+// I2: the progress partition loses its tail under a writer, in an unclean election. What comes next is
+// written where the lost records were, and agrees with the offset: nothing else would tell the next owner.
+func TestWriterDoesNotGoOnInALogThatLostItsTail(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		off  []rule.Name
+		want error
+	}{
+		{"with all rules", nil, stream.ErrTruncated},
+		{"without the rule", []rule.Name{rule.SameLog}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRecorder()
+			w := fakeWriterUnder(t, rule.Without(t.Context(), c.off...), r, newFakeSession().grant(), -1)
+			for next := range int64(3) {
+				if err := w.Commit(t.Context(), Offset{next, -1}, put("a", "1")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.mu.Lock()
+			r.log = r.log[:2]
+			r.mu.Unlock()
+			if err := w.Commit(t.Context(), Offset{3, -1}, put("b", "1")); !errors.Is(err, c.want) {
+				t.Errorf("commit: %v, want %v", err, c.want)
+			}
+			state, _ := r.snapshot()
+			if _, written := state["b"]; written != (c.want == nil) {
+				t.Errorf("what came after the loss is committed: %t", written)
+			}
+		})
 	}
 }

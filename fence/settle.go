@@ -144,9 +144,12 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, w.c.TransactionTimeout, errLimit)
 	defer cancel()
-	at, ack, errs := p.produce(bounded, ms, b.serial)
+	in, ack, errs := p.produce(bounded, ms, b.serial)
 	if errs != nil {
 		return -1, &produceError{culprits(errs)}
+	}
+	if err := w.sameLog(in); err != nil {
+		return -1, err
 	}
 	w.pacer.saw(idle, ack)
 	if b.token, err = w.own.Token(w.base); err != nil {
@@ -160,7 +163,21 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	defer cancelEnd()
 	err = p.end(ending, true)
 	w.pacer.end()
-	return at, err
+	return in.last, err
+}
+
+// sameLog makes sure that what was written came behind what this owner knows to be there (R21). A log
+// that takes it at a lower offset was made again, or has lost its tail. Memory has what was lost, and only
+// the keys that come again would be written again:
+//
+//  1. The keys a and b are committed. An unclean election loses the record of b.
+//  2. The key a is written, and with it a progress record that agrees with the offset.
+//  3. The next owner restores a, and b as it was before, or not at all. Nothing tells it.
+func (w *Writer) sameLog(in span) error {
+	if in.first < 0 || in.first >= w.known.from || !rule.On(w.base, rule.SameLog) {
+		return nil
+	}
+	return fmt.Errorf("%s takes a record at offset %d, and had a progress record at %d: %w", w.c.Progress, in.first, w.known.from-1, stream.ErrTruncated)
 }
 
 // effects returns the records of b and after them the progress record.
@@ -176,8 +193,8 @@ func (w *Writer) effects(b *batch) ([]stream.Message, error) {
 	if err != nil {
 		return nil, stream.NewError("commit", errors.Join(stream.ErrConfig, err)).At(w.c.Input, b.next.Next)
 	}
-	input := []stream.Header{{Key: inputHeader, Value: []byte(w.c.Input.String())}}
-	return append(b.messages(), stream.Message{Key: key, Value: value, Headers: input}), nil
+	headers := []stream.Header{{Key: inputHeader, Value: []byte(w.c.Input.String())}}
+	return append(b.messages(), stream.Message{Key: key, Value: value, Headers: append(headers, w.appliedHeaders(b.next.Next)...)}), nil
 }
 
 // react decides what follows from err: nil, and b goes again, or the error that its waiters get.
@@ -374,9 +391,13 @@ func (w *Writer) takeOut(ctx context.Context, b *batch, err error) error {
 	}
 	var suspects []int
 	for i, e := range refusal.errs {
-		if e != nil {
-			suspects = append(suspects, i)
+		if e == nil {
+			continue
 		}
+		if isAbsent(e) && w.isProgress(b, i) {
+			return w.withoutTopic(b, e)
+		}
+		suspects = append(suspects, i)
 	}
 	switch {
 	case len(suspects) == 1:
@@ -387,14 +408,24 @@ func (w *Writer) takeOut(ctx context.Context, b *batch, err error) error {
 	return w.suspect(ctx, b, suspects)
 }
 
+// isProgress reports whether record i of b is for the progress partition.
+func (w *Writer) isProgress(b *batch, i int) bool {
+	q, at := b.owner(i)
+	return q == nil || q.messages[at].Topic == "" || q.messages[at].Topic == w.c.Progress.Topic
+}
+
+// withoutTopic stops the writer because its own topic is gone, which is no fault of a record.
+func (w *Writer) withoutTopic(b *batch, cause error) error {
+	e := stream.NewError("commit", errors.Join(stream.ErrTopic, cause)).At(w.c.Progress, -1)
+	e.Group, e.TransactionalID = w.c.Group, w.id
+	return w.stop(b, e.Hinted("the topic is missing, or was made again: start again, to see what the start policy makes of it"))
+}
+
 // takeOutOne takes record i out of b.
 func (w *Writer) takeOutOne(b *batch, i int, cause error) error {
 	q, at := b.owner(i)
 	if q == nil { // the progress record itself
 		e := stream.NewError("commit", errors.Join(stream.ErrTopic, cause)).At(w.c.Progress, -1)
-		if isAbsent(cause) {
-			return w.stop(b, e.Hinted("the topic is missing, or was made again: start again, to see what the start policy makes of it"))
-		}
 		return w.stop(b, e.Hinted("the topic takes no record of 200 bytes: look at its max.message.bytes and cleanup.policy"))
 	}
 	var step *wire.StepError

@@ -31,6 +31,10 @@ const (
 	lookAgain = 5 * time.Millisecond
 )
 
+// errNoAnswer ends one attempt of a takeover. The attempts together are bounded, but the client asks again by
+// itself, and without end, while the coordinator answers CONCURRENT_TRANSACTIONS: an attempt has to end too.
+var errNoAnswer = errors.New("the coordinator does not initialise the id: it is away, or goes on answering that a transaction of the id is being completed")
+
 // known is the last commit that this ownership knows of: the base of a read-back.
 type known struct {
 	next     int64
@@ -114,7 +118,9 @@ func (w *Writer) first(ctx context.Context) (Committed, error) {
 	began := time.Now()
 	var same sameFault
 	for attempt := 0; ; attempt++ {
-		found, err := w.firstOnce(ctx)
+		trying, stopTrying := context.WithTimeoutCause(ctx, max(w.limit, unstableLimit), errNoAnswer)
+		found, err := w.firstOnce(trying)
+		stopTrying()
 		if err == nil {
 			return found, nil
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-// A fault of a takeover that does not pass ends it, with a name and a next step (I6).
+// A fault of a takeover that does not pass ends it, with a name and a next step (I6). Public case B15.
 func TestTakeoverThatDoesNotPassIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -54,6 +54,37 @@ func TestTakeoverThatDoesNotPassIsNamed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// endless is a coordinator that answers without end that a transaction is being completed: the client asks
+// again for as long as it may.
+type endless struct{ fakeOpener }
+
+func (endless) open(ctx context.Context) (producer, error) {
+	<-ctx.Done()
+	return nil, &wire.StepError{Step: wire.StepInit, Err: context.Cause(ctx)}
+}
+
+// One attempt of a takeover that does not end by itself is ended, with a name and a next step (I6). Public
+// case B16.
+func TestTakeoverThatIsNeverAnsweredEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		config, err := Config{
+			Group: testGroup, Ownership: newFakeSession().grant(), Input: stream.Partition{Topic: testInput},
+			Progress: stream.Partition{Topic: testProgress}, InputPartitions: 1, Logger: testLogger(t),
+		}.resolved()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		_, _, err = open(ctx, config, "id", endless{fakeOpener{newRecorder()}})
+		var e *stream.Error
+		if !errors.Is(err, stream.ErrUnreachable) || !errors.As(err, &e) || e.TransactionalID != "id" || !strings.Contains(e.Hint, "coordinator") {
+			t.Errorf("got %v, want ErrUnreachable with the id and a next step", err)
+		}
+	})
 }
 
 func TestUnstableOffsetIsTakenOverAgain(t *testing.T) {

@@ -53,6 +53,7 @@ type Writer struct {
 	flying  *Offset // offset of the transaction that is in flight
 	last    Offset  // newest known committed offset, Next -1: none
 	commits int64
+	applied Applied
 	closed  bool
 	final   error // ends every later call
 	wake    chan struct{}

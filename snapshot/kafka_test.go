@@ -104,6 +104,7 @@ func settle(t *testing.T, l wire.Log, highWatermark, lastStable int64) {
 	}
 }
 
+// Public case N3.
 func TestKafkaRestoreEveryKind(t *testing.T) {
 	t.Parallel()
 	k := kafkatest.Start(t)
@@ -138,6 +139,7 @@ func TestKafkaRestoreEveryKind(t *testing.T) {
 
 // A committed snapshot lies above a transaction of somebody else that only its timeout ends. The
 // restore must not miss it, which one that stops at the last stable offset does.
+// Public case N5.
 func TestKafkaRestoreWaitsOutAForeignTransaction(t *testing.T) {
 	t.Parallel()
 	k := kafkatest.Start(t)

@@ -211,6 +211,7 @@ func TestRestoreEndsAtTheLastStableOffsetWithoutTheRule(t *testing.T) {
 	})
 }
 
+// Public case D2.
 func TestRestore2StallNamesTheOpenTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 3, stable: 1, records: []*kgo.Record{put(0, "a", "1")}, holders: []wire.Holder{
@@ -234,6 +235,7 @@ func TestRestore2StallNamesTheOpenTransaction(t *testing.T) {
 	})
 }
 
+// Public case D2.
 func TestRestore3RegressedEndIsTruncation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 9, stable: 1}
@@ -326,6 +328,7 @@ func TestRestore8WithoutATimeoutItWaits(t *testing.T) {
 	})
 }
 
+// Public case D3.
 func TestRestoreEmptyLogReadsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{start: 4, end: 4, stable: 4}
@@ -415,6 +418,7 @@ func TestRestoreDoesNotCallASlowTakerAStall(t *testing.T) {
 	})
 }
 
+// Public case D11.
 func TestRestoreTellsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLog{end: 200, stable: 200, every: 100 * time.Millisecond}
@@ -423,8 +427,15 @@ func TestRestoreTellsProgress(t *testing.T) {
 		}
 		lines, logger := newLog()
 		var told []stream.Restoring
-		if _, err := Restore(t.Context(), RestoreConfig{source: f, Each: fold(map[string]string{}), Logger: logger,
-			Progress: func(p stream.Restoring) { told = append(told, p) }}); err != nil {
+		keep, handed := fold(map[string]string{}), int64(0)
+		if _, err := Restore(t.Context(), RestoreConfig{source: f, Logger: logger,
+			Each: func(r stream.Record) error { handed++; return keep(r) },
+			Progress: func(p stream.Restoring) {
+				told = append(told, p)
+				if p.Position != handed || p.Records != handed {
+					t.Errorf("position %d and %d records were told when %d records had been handed over", p.Position, p.Records, handed)
+				}
+			}}); err != nil {
 			t.Fatal(err)
 		}
 		if len(told) != 20 {

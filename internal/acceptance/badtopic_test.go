@@ -132,6 +132,7 @@ func awaitConfig(t *testing.T, admin *kadm.Client, topic string, want map[string
 
 // A snapshot topic that would lose states refuses the start, with the command that mends it; after
 // that command the flow starts.
+// Public case G5.
 func TestKafkaSnapshotTopicRefused(t *testing.T) {
 	for _, c := range []struct {
 		name       string

@@ -167,6 +167,7 @@ func TestKafkaCorruptionReproduced(t *testing.T) {
 
 // FencedState, under the same schedule: the broker refuses the stale owner's transaction, and the
 // newer state stays.
+// Public case A1.
 func TestKafkaCorruptionPrevented(t *testing.T) {
 	for _, flush := range flushes {
 		t.Run(flush, func(t *testing.T) {

@@ -39,6 +39,7 @@ func (b *bench) pinned() bool {
 
 // A crashed owner left a transaction open that the broker would keep for ten minutes. The takeover
 // ends it: the partition is stable as soon as it is assigned, and nothing of it is restored.
+// Public case B15.
 func TestKafkaTakeoverEndsTheLastOwnersTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, holdfast.FencedState)
@@ -66,6 +67,7 @@ func TestKafkaTakeoverEndsTheLastOwnersTransaction(t *testing.T) {
 // A transaction of somebody else is open below a commit of the flow. No takeover ends it, so that the
 // restore waits for its timeout of 15 s, and finds the commit. A restore that ends at the last stable
 // offset would not: with the rule off it misses it, which the second witness of the offset tells.
+// Public case D1.
 func TestKafkaForeignTransactionIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, holdfast.FencedState)

@@ -17,6 +17,7 @@ import (
 // join has moved the group on, and the owner has not seen the answer yet. What it sends under the old
 // generation is refused by the broker, nothing of it lands, and the same effects commit once the
 // answer has arrived.
+// Public case A2.
 func TestKafkaGenerationFenceAlone(t *testing.T) {
 	if oldTransactions() {
 		t.Skip("before 4.0 the refused transaction is ended by the next takeover alone, and this test reads the topic before it")

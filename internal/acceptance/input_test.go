@@ -91,6 +91,7 @@ func (b *bench) widen(topic string, partitions int) {
 
 // Partitions were added while the flow was down: it refuses until the snapshot topic has as many, and
 // then until a rebuild is chosen, since keys have moved.
+// Public case G8.
 func TestKafkaPartitionsAddedWhileStopped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, holdfast.FencedState)
@@ -117,6 +118,7 @@ func TestKafkaPartitionsAddedWhileStopped(t *testing.T) {
 
 // Partitions are added under a running flow: it stops with an error as soon as it is given one, and
 // what it had folded is committed.
+// Public case G8.
 func TestKafkaPartitionsAddedWhileRunning(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, holdfast.FencedState)

@@ -42,6 +42,7 @@ func load(t *testing.T, c *kafkatest.Cluster, input string, partitions int32) (s
 
 // Members join, leave and are killed while records come; in the end the stored states are what the
 // input gives.
+// Public case E1.
 func TestKafkaJoinLeaveKillUnderLoad(t *testing.T) {
 	c := kafkatest.Start(t)
 	const partitions = 4

@@ -55,6 +55,7 @@ var unwritable = []struct {
 
 // A state that cannot be written stops the flow with its key, if that is wanted. The key's record is
 // not committed, so that a program which can write it goes on there.
+// Public case G9.
 func TestKafkaStopOnPersistError(t *testing.T) {
 	for _, c := range unwritable {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,6 +80,7 @@ func TestKafkaStopOnPersistError(t *testing.T) {
 
 // With KeepDirty the other keys go on, the committed offset stays behind the key that cannot be
 // written, and the key is told of. Once it can be written everything is committed.
+// Public case G9.
 func TestKafkaKeepDirty(t *testing.T) {
 	for _, c := range unwritable {
 		t.Run(c.name, func(t *testing.T) {

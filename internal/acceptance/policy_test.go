@@ -57,6 +57,7 @@ func always(a stream.Action) func(int) stream.Action { return func(int) stream.A
 
 // The default policy: the flow stops with an error that says where, what was folded before the record
 // is committed, nothing past it. It would commit nothing for an hour but for the stop.
+// Public case N5.
 func TestKafkaPolicyStop(t *testing.T) {
 	for _, c := range []struct {
 		name     string

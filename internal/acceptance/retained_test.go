@@ -130,6 +130,7 @@ func TestKafkaRetainedStateIsUsed(t *testing.T) {
 
 // What was retained is dropped if anything was written meanwhile, committed or not. With the rule off
 // it is used: what another owner has committed is overwritten then.
+// Public case C14.
 func TestKafkaRetainedStateIsDropped(t *testing.T) {
 	cases := []struct {
 		name  string

@@ -112,6 +112,7 @@ func (h *handover) finish(from, to int) {
 // A commit is in flight, and another batch waits behind it, when the partition is taken away. The
 // callback resolves the one, commits the other and returns. Without the rule it returns before, and the
 // broker takes the second one from a member that does not own the partition any more: its token is live.
+// Public cases A11, E7.
 func TestKafkaRevokeWithACommitInFlight(t *testing.T) {
 	schedule := func(t *testing.T, ctx context.Context) (h *handover, returned int, init *wiretap.Fault) {
 		h = beforeHandover(t, ctx, math.MaxInt64, 3500*time.Millisecond)
@@ -172,6 +173,7 @@ func TestKafkaRevokeWithACommitInFlight(t *testing.T) {
 // A user function that does not return cannot keep the partition: the callback returns when the budget
 // is over, and when the function returns at last nothing leaves. That the rule alone does it shows where
 // the read-back, which would find B's commit, is off as well: then A moves the offset back.
+// Public case A11.
 func TestKafkaRevokeWithAStuckFold(t *testing.T) {
 	const budget = time.Second
 	schedule := func(t *testing.T, ctx context.Context) (h *handover, returned int) {

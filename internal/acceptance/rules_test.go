@@ -82,6 +82,7 @@ func (b *bench) next(end int64, off ...rule.Name) map[string]tally {
 
 // A crash leaves a key's snapshot ahead of the committed offset, which another key holds back. The
 // replay must not fold the key's records again.
+// Public case H8.
 func TestKafkaReplaySkipsWhatIsApplied(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -104,6 +104,7 @@ func (r *rejoin) finish(flows ...*flow) {
 // the rule, the broker refuses A under the grant's member id while A does not know of its expulsion,
 // and after A rejoined nothing leaves at all. Without it, the broker takes A's write for a partition
 // that B owns.
+// Public case E11.
 func TestKafkaSilentRejoinWithTheSuccessorAlive(t *testing.T) {
 	schedule := func(t *testing.T, ctx context.Context) (r *rejoin, sent, taken []sight) {
 		r, init := expelled(t, ctx, true)
@@ -155,6 +156,7 @@ func TestKafkaSilentRejoinWithTheSuccessorAlive(t *testing.T) {
 // one. With the rule nothing of A's old ownership leaves, and A is granted the partitions anew. That the
 // rule alone does it shows where the read-back, which would find B's commit, is off as well: then A's
 // write moves the offset back and puts older state over newer.
+// Public case E12.
 func TestKafkaSilentRejoinWithTheSuccessorGone(t *testing.T) {
 	schedule := func(t *testing.T, ctx context.Context) (r *rejoin, sent, taken []sight) {
 		r, _ = expelled(t, ctx, false)

@@ -86,6 +86,7 @@ func idIsTaken(t *testing.T, f *flow, log *jsonLog, group, id string) {
 // is about to be bound. The flow reads back, sends the same bytes again, and stops at the fifth fence in
 // a row: with an error that names the id, a hook with the cause, and the two log lines that alerts match.
 // Nothing is lost: once the stranger is gone the next run commits what was folded.
+// Public case J2.
 func TestKafkaStrangerUnderTheSameID(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Start(t)

@@ -85,6 +85,7 @@ func (u *unknown) again() []sight {
 
 // The answer to an EndTxn is lost, or the EndTxn itself. Nobody knows which: the flow initialises its id,
 // reads what is committed, and sends the transaction again in the one case only.
+// Public case B1.
 func TestKafkaOutcomeUnknown(t *testing.T) {
 	for name, delivered := range map[string]bool{"the answer is lost": true, "the request is lost": false} {
 		t.Run(name, func(t *testing.T) {

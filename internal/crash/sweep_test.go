@@ -64,6 +64,7 @@ func strikes(pairs map[string][]found) (out []strike) {
 
 // The sweep: every crash point that the recorder sees is struck. In a night, or when all of it is asked
 // for, all are; else the part that belongs to the commit.
+// Public case B13.
 func TestKafkaCrashSteps(t *testing.T) {
 	pairs := recordAll(t)
 	if t.Failed() {

@@ -11,7 +11,11 @@ import (
 // again unchanged. It must not be changed.
 type Batch struct {
 	Next        int64 // the offset to commit
-	LeaderEpoch int32 // leader epoch of the record before Next, -1 if unknown
+	LeaderEpoch int32 // a leader epoch whose log reaches up to Next: as a rule that of the record before; -1 if unknown
+	// Folded is the next offset to fold, and FoldedEpoch the leader epoch of the record before it. It is above
+	// Next where a hold keeps that back: snapshots, of this batch and others, may have records from there applied.
+	Folded      int64
+	FoldedEpoch int32
 	// Outputs are what the steps since the batch before have emitted, and the dead letters of records
 	// among them, in the order of the records. They come with Whole only.
 	Outputs []Output
@@ -127,6 +131,7 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 	}
 	e.depart()
 	b.Next, b.LeaderEpoch = e.committable()
+	b.Folded, b.FoldedEpoch = e.next, e.epoch
 	if b.Next < e.committed {
 		violated(CommittedRises, "batch at %d, committed %d", b.Next, e.committed)
 	}

@@ -3,9 +3,16 @@ package engine
 // hold is one node of the list of holds: an offset that must not be committed past until what was
 // folded from it on is persisted.
 type hold struct {
-	offset      int64
-	epochBefore int32 // leader epoch of the record before offset, to be committed along with it
-	cleared     bool  // the batch in flight clears it
+	offset int64
+	// epochBefore is committed along with offset: a leader epoch whose log reaches up to it. That is the
+	// epoch of the record before, and after a gap the one of the held record itself:
+	//
+	//  1. A record of epoch 0 is folded, and the leader changes.
+	//  2. Epoch 1 begins with a transaction that is aborted, or with a marker, and then has a record.
+	//  3. Committed with epoch 0, the offset of that record lies behind the end of epoch 0: the next owner
+	//     would take the log for truncated.
+	epochBefore int32
+	cleared     bool // the batch in flight clears it
 	prev, next  *hold
 }
 

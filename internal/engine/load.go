@@ -91,6 +91,15 @@ func (e *Engine[S]) Singly(keys map[string]int64) {
 	e.single = keys
 }
 
+// After tells the leader epoch of the record before the first one to fold, -1 if it is not known: what is
+// committed before a record is folded carries it. It is called before Start.
+func (e *Engine[S]) After(epoch int32) {
+	if e.started {
+		violated(StartOnce, "After after Start")
+	}
+	e.epoch = epoch
+}
+
 // Start ends the restore, or the time since Retain. next is the first offset to fold; what comes below it is dropped.
 // committed is the known committed offset, -1 if there is none. skip has the offsets that the error
 // policy skipped in an earlier ownership of this process: a replay must not fold them. The engine

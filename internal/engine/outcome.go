@@ -146,7 +146,7 @@ func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, 
 		return nil, e.unwritable(f.entry, err, hintRefused)
 	}
 	e.kept = append(e.kept, e.unwritable(f.entry, err, hintRefused))
-	rest := &Batch{Next: b.Next, LeaderEpoch: b.LeaderEpoch, Full: b.Full, closedBefore: b.closedBefore}
+	rest := &Batch{Next: b.Next, LeaderEpoch: b.LeaderEpoch, Folded: b.Folded, FoldedEpoch: b.FoldedEpoch, Full: b.Full, closedBefore: b.closedBefore}
 	rest.Bytes = b.Bytes - int64(recordBytes(b.Writes[i]))
 	rest.Writes = append(append(make([]Write, 0, len(b.Writes)-1), b.Writes[:i]...), b.Writes[i+1:]...)
 	e.flying = append(e.flying[:i], e.flying[i+1:]...)

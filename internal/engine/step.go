@@ -124,7 +124,7 @@ func (e *Engine[S]) fold(ctx context.Context, now time.Time, x *entry[S], key []
 	}
 	outputs, shared := st.outputs, st.shared
 	if err == nil {
-		e.apply(e.at(now), r.Offset, st)
+		e.apply(e.at(now), r.Offset, r.LeaderEpoch, st)
 	}
 	*st = step[S]{}
 	if err != nil {
@@ -199,7 +199,7 @@ func (e *Engine[S]) DeadLetter(r stream.Record, letter stream.Message) {
 // A step that finds no state and leaves none has no effect to keep: no entry, no hold, and a
 // deletion that is remembered stays as it is. A replay from the committed offset finds the key
 // without a state again, and its fold does the same again.
-func (e *Engine[S]) apply(now, offset int64, st *step[S]) {
+func (e *Engine[S]) apply(now, offset int64, epoch int32, st *step[S]) {
 	x := st.entry
 	if !st.loaded {
 		st.has = x != nil && x.has
@@ -218,7 +218,10 @@ func (e *Engine[S]) apply(now, offset int64, st *step[S]) {
 	x.applied = max(x.applied, offset)
 	x.steps++
 	if x.fresh == nil {
-		x.fresh = e.holds.append(offset, e.epoch)
+		if offset == e.next {
+			epoch = e.epoch
+		}
+		x.fresh = e.holds.append(offset, epoch)
 	}
 	e.soil(x, now, st.persist)
 }

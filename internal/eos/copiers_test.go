@@ -26,6 +26,7 @@ const bounces = 3 // of each copier
 // Copiers in one group are bounced while they copy, and so are brokers. The input comes in portions,
 // and in each portion one of them is bounced when a transaction of it is known to be open: neither a
 // fast nor a slow machine makes the bounce miss it.
+// Public case A6.
 func TestKafkaTransactions(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.New(t, kafkatest.Options{Brokers: 3})

@@ -16,6 +16,7 @@ import (
 // A process is stopped, for longer than its transaction may last, in the moment in which it commits. If
 // the broker's abort comes first the commit is refused, and the batch goes again. If the commit comes
 // first it stands, and the batch does not.
+// Public case B6.
 func TestKafkaTransactionTimeoutRacesTheCommit(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.New(t, kafkatest.Options{Properties: quickTimeouts})

@@ -62,6 +62,7 @@ func TestKafkaTwoProcessesWithOneTransactionalID(t *testing.T) {
 // The successor's takeover has it refused. A successor that takes nothing over, and does not wait for
 // what is open, copies once more what that commit makes visible: this is what the comparison of input
 // and copy has to find.
+// Public case B4.
 func TestKafkaCommitBehindTheSuccessor(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string][]rule.Name{

@@ -101,7 +101,8 @@ func warnings(log []byte, n int) [][]byte {
 	var lines [][]byte
 	for line := range bytes.Lines(log) {
 		if bytes.Contains(line, []byte("WARN")) || bytes.Contains(line, []byte("ERROR")) || bytes.Contains(line, []byte("FATAL")) {
-			lines = append(lines, bytes.TrimRight(line, "\n"))
+			line = bytes.TrimRight(line, "\n")
+			lines = append(lines, line[:min(len(line), 500)]) // a failed fetch names every partition
 		}
 	}
 	return lines[max(0, len(lines)-n):]

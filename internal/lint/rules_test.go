@@ -1,6 +1,8 @@
 package lint
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -22,16 +24,30 @@ func good() map[string]string {
 		readmeOutput:                        "a 1\n",
 		"README.md": "# x\n`make demo`, `make test`, [docs](docs/concepts.md#words)\n```go\n// Command p is one.\npackage main\n\nfunc main() {}\n```\n```\na 1\n```\n" +
 			"\nNot \"exactly-once\", but exactly-once\ninside Kafka. `flow.go:Flow.Run`, `stream/record.go`, `TestStep`\n\n" + strings.Join(claims(), "\n"),
-		"docs/concepts.md": "# concepts\n" + strings.Join(furtherClaims(), "\n"),
-		architectureFile:   "| Step | File | Function |\n|---|---|---|\n| 1 | `flow.go` | `Flow.Run` |\n",
-		acceptanceFile:     "| source test | ours |\n|---|---|\n| x | `TestStep/case` |\n",
-		operationsFile:     operations,
-		"fence/log.go":     logging,
-		"CHANGELOG.md":     "## [Unreleased]\n",
-		"Makefile":         "demo: build\n\ttrue\ntest:\n\ttrue\n",
-		".git/config":      "/ho" + "me/\n",
+		"docs/concepts.md":   "# concepts\n" + strings.Join(furtherClaims(), "\n"),
+		architectureFile:     "| Step | File | Function |\n|---|---|---|\n| 1 | `flow.go` | `Flow.Run` |\n",
+		acceptanceFile:       "| source test | ours |\n|---|---|\n| x | `TestStep/case` |\n",
+		operationsFile:       operations,
+		fieldCasesFile:       fieldCases,
+		"fence/case_test.go": "package p\n\nimport \"testing\"\n\n// It holds. Public\n// cases A1, A2.\nfunc TestCase(t *testing.T) {}\n",
+		"fence/log.go":       logging,
+		"CHANGELOG.md":       "## [Unreleased]\n",
+		"Makefile":           "demo: build\n\ttrue\ntest:\n\ttrue\n",
+		".git/config":        "/ho" + "me/\n",
 	}
 }
+
+// The list of public cases: two that a test shows, one that is the same as one of them, and the others.
+var fieldCases = func() string {
+	text := fmt.Sprintf("| Cases | Number |\n|---|---|\n| tested | 2 |\n| needs local disk store | 0 |\n| needs joins or windows | 0 |\n"+
+		"| another client's defect | 0 |\n| same as case X | 1 |\n| not our product | %d |\n| all | %d |\n\n"+
+		"| Case | What went wrong | Reported | Shown by, or why not |\n|---|---|---|---|\n", len(caseIDs)-3, len(caseIDs))
+	answers := map[string]string{"A1": "`fence`: `TestCase`", "A2": "`fence`: `TestCase`", "A3": "same as case A1"}
+	for _, id := range caseIDs {
+		text += fmt.Sprintf("| %s | it broke | a/b | %s |\n", id, cmp.Or(answers[id], "not our product (no such part)"))
+	}
+	return text
+}()
 
 // A log line whose message has an explanation behind a colon, and the row of it.
 const (
@@ -112,6 +128,16 @@ var badTrees = []struct {
 	{"acceptance", "no table", acceptanceFile, "# a\n", "no table"},
 	{"acceptance", "no such test", acceptanceFile, "| source test | ours |\n|---|---|\n| x | `TestGone` |\n", "TestGone"},
 	{"acceptance", "no test named", acceptanceFile, "| source test | ours |\n|---|---|\n| x | later |\n", "no test of ours"},
+	{"field cases", "missing", fieldCasesFile, "", "missing"},
+	{"field cases", "case missing", fieldCasesFile, strings.Replace(fieldCases, "| N8 |", "| N7 |", 1), "N8 is missing"},
+	{"field cases", "case twice", fieldCasesFile, strings.Replace(fieldCases, "| N8 |", "| N7 |", 1), "N7 is there twice"},
+	{"field cases", "no such test", fieldCasesFile, strings.Replace(fieldCases, "`TestCase`", "`TestStep`", 1), "no test fence TestStep"},
+	{"field cases", "test of another case", fieldCasesFile, strings.Replace(fieldCases, "| A4 | it broke | a/b | not our product (no such part)", "| A4 | it broke | a/b | `fence`: `TestCase`", 1), "does not name public case A4"},
+	{"field cases", "test is left out", "fence/other_test.go", "package p\n\nimport \"testing\"\n\n// Public case A4.\nfunc TestOther(t *testing.T) {}\n", "case A4 does not name fence TestOther"},
+	{"field cases", "no reason", fieldCasesFile, strings.Replace(fieldCases, "not our product (", "later (", 1), "neither a test"},
+	{"field cases", "same as none", fieldCasesFile, strings.Replace(fieldCases, "same as case A1", "same as case A9", 1), "no answer of its own"},
+	{"field cases", "wrong total", fieldCasesFile, strings.Replace(fieldCases, "| tested | 2 |", "| tested | 3 |", 1), "the number of"},
+	{"field cases", "no reference", fieldCasesFile, strings.Replace(fieldCases, "| a/b |", "| |", 1), "where that was reported"},
 	{"log lines", "missing", operationsFile, "", "missing"},
 	{"log lines", "no table", operationsFile, "# a\n", "no table"},
 	{"log lines", "no such message", "fence/log.go", strings.Replace(logging, "it waits", "it rests", 1), "nothing logs"},

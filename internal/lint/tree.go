@@ -50,6 +50,7 @@ func Rules() []Rule {
 		{"slogan", checkSlogan},
 		{"architecture", checkArchitecture},
 		{"acceptance", checkAcceptance},
+		{"field cases", checkFieldCases},
 		{"log lines", checkLogLines},
 		{"names in documents", checkNames},
 		{"make targets", checkMakeTargets},

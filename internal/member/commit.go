@@ -18,6 +18,8 @@ type store interface {
 	TransactionalID() string
 	// Adopt tells the newest progress record that the restore found, and its offset.
 	Adopt(p fence.Progress, at int64)
+	// Applied tells how far states may have applied the input, for the progress records to come.
+	Applied(a fence.Applied)
 	// Commit writes records and the input offset. A *fence.Refusal names a record that the
 	// broker refuses; nothing was committed then.
 	Commit(ctx context.Context, next fence.Offset, rs ...stream.Message) error
@@ -67,6 +69,10 @@ func (w *worker) start(b *engine.Batch) {
 		return
 	}
 	w.inflight = b
+	if b.Folded > w.furthest.Next {
+		w.furthest.Next, w.furthest.LeaderEpoch = b.Folded, b.FoldedEpoch
+	}
+	w.store.Applied(fence.Applied{Next: w.furthest.Next, LeaderEpoch: w.furthest.LeaderEpoch})
 	go func() { w.outcome <- w.commit(b) }()
 }
 

@@ -24,6 +24,7 @@ type Engine interface {
 	Load(engine.Snapshot) error
 	RaiseIncarnation(n uint32)
 	Singly(keys map[string]int64)
+	After(epoch int32)
 	Retain() bool
 	Start(now time.Time, next, committed int64, skip map[int64]bool)
 	Step(ctx context.Context, now time.Time, r stream.Record) engine.Result

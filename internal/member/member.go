@@ -268,17 +268,23 @@ func (m *Member) begin(w *worker, start int64) {
 	if m.group.Owned(w.own.Partition()) != w.own || w.own.State() != fence.Held {
 		return
 	}
-	if start != w.position {
-		m.seek(w, start)
+	// With the epoch of the record before it the client asks, when the leader changes, whether the log was
+	// truncated below the position. A position without one would be taken for valid until the first record:
+	//
+	//  1. A member restarts at 20, the end of the input, and takes no record.
+	//  2. An unclean election loses what is from 15 on. Other records come, up to 30.
+	//  3. It goes on at 20, and those from 15 to 19 are nobody's.
+	if start != w.position || w.after >= 0 {
+		m.seek(w, start, w.after)
 	}
 	m.resume(w)
 }
 
-func (m *Member) seek(w *worker, offset int64) {
+func (m *Member) seek(w *worker, offset int64, epoch int32) {
 	p := w.own.Partition()
 	w.position = offset
 	m.poll.SetOffsets(map[string]map[int32]kgo.EpochOffset{
-		p.Topic: {p.Partition: {Epoch: -1, Offset: offset}},
+		p.Topic: {p.Partition: {Epoch: epoch, Offset: offset}},
 	})
 }
 
@@ -296,7 +302,7 @@ func (m *Member) assigned(_ context.Context, o *fence.Ownership) {
 	} else if !errors.Is(err, errLate) {
 		w.openErr = err
 	}
-	m.seek(w, start)
+	m.seek(w, start, -1)
 	m.launch(w)
 }
 

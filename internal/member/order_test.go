@@ -67,6 +67,7 @@ func TestLateTakeoverSetsThePosition(t *testing.T) {
 
 // An output that the broker refuses keeps the snapshot that covers its step from being written (R18):
 // with the rule off the snapshot is there, and the output is lost for good.
+// Public case J1.
 func TestOutputsComeBeforeTheSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -136,7 +136,15 @@ func (w *worker) usable(ctx context.Context, f found) error {
 	if f.moved != "" {
 		return w.layoutMoved(f.moved)
 	}
-	return w.checkInput(ctx, f.progress)
+	if err := w.checkInput(ctx, f.progress); err != nil {
+		return err
+	}
+	// A hold may keep the offset back while keys have applied what is past it:
+	//
+	//  1. Record 1 is of a key that is not persisted. Records 2 to 9 are of one that is, at 9.
+	//  2. The process crashes. Then the input loses what is from 5 on, and other records take these offsets.
+	//  3. Folding begins at 1, and the key passes over the other records up to 9 as applied.
+	return w.checkTruncation(ctx, f.furthest)
 }
 
 // layoutMoved refuses a progress partition that is another input partition's: how far that one has come
@@ -176,6 +184,8 @@ func (w *worker) ready(f found, start int64) error {
 	}
 	w.m.forget(w.own.Partition(), start)
 	w.engine.Singly(w.m.singleKeys(w.own.Partition()))
+	w.after, w.furthest = f.epochBefore(start), f.furthest
+	w.engine.After(w.after)
 	w.refusals = w.m.hasRefusals(w.own.Partition())
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	w.restored = time.Now()
@@ -187,6 +197,17 @@ func (w *worker) ready(f found, start int64) error {
 	w.log.Info("partition restored", "keys", e.Keys, "records", e.Records, "bytes", e.Bytes, "took", e.Took, "start", start, "retained", e.Retained)
 	call(w.m.hooks, func(h stream.Hooks) func(stream.Restored) { return h.Restored }, e)
 	return nil
+}
+
+// epochBefore returns the leader epoch of the record before the first one to fold, -1 if nobody knows it.
+func (f found) epochBefore(start int64) int32 {
+	switch {
+	case f.progress != nil && len(f.progress.Inputs) == 1 && f.progress.Inputs[0].Next == start:
+		return f.progress.Inputs[0].LeaderEpoch
+	case f.committed.Next == start:
+		return f.committed.LeaderEpoch
+	}
+	return -1
 }
 
 // beginNew resolves the start policy and commits the offset before the first fold (R23): a crash
@@ -227,7 +248,7 @@ func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
 	}
 	w.m.forget(w.own.Partition(), w.committed.Next) // what another owner may have made of them is void as well
 	w.committed.Next = first
-	f.progress = nil
+	f.progress, f.furthest = nil, fence.InputProgress{LeaderEpoch: -1}
 	return first, w.ready(f, first)
 }
 

@@ -15,8 +15,9 @@ import (
 type found struct {
 	witnesses
 	progressAt  int64
-	foreign     *fence.Progress // the last one that another group wrote
-	moved       string          // the input partition that the newest one names, if that is another; "" none
+	furthest    fence.InputProgress // how far the states may have applied the input
+	foreign     *fence.Progress     // the last one that another group wrote
+	moved       string              // the input partition that the newest one names, if that is another; "" none
 	result      snapshot.Result
 	corrupt     error  // a state of the present incarnation cannot be decoded
 	incarnation uint32 // the highest of any snapshot or progress record
@@ -26,7 +27,7 @@ type found struct {
 // restore reads the snapshot partition into an engine of its own.
 func (w *worker) restore(ctx context.Context) (found, error) {
 	p := w.own.Partition()
-	f := found{progressAt: -1}
+	f := found{progressAt: -1, furthest: fence.InputProgress{LeaderEpoch: -1}}
 	w.engine = w.m.cfg.NewEngine(p)
 	w.incarnation = 0
 	corrupt := map[uint32]error{} // the first of each incarnation
@@ -80,7 +81,7 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 // witness takes a progress record. The newest one counts.
 func (w *worker) witness(f *found, r stream.Record) error {
 	if r.Value == nil { // somebody empties the topic with tombstones: there is no witness any more
-		f.progress, f.foreign, f.moved, f.progressAt = nil, nil, "", -1
+		f.progress, f.foreign, f.moved, f.progressAt, f.furthest = nil, nil, "", -1, fence.InputProgress{LeaderEpoch: -1}
 		return nil
 	}
 	progress, err := fence.DecodeProgress(r.Value)
@@ -93,7 +94,10 @@ func (w *worker) witness(f *found, r stream.Record) error {
 		}
 		return w.corrupt(r, err)
 	}
-	f.progress, f.progressAt, f.moved = &progress, r.Offset, ""
+	f.progress, f.progressAt, f.moved, f.furthest = &progress, r.Offset, "", progress.Inputs[0]
+	if a, ok := fence.ProgressApplied(r); ok {
+		f.furthest.Next, f.furthest.LeaderEpoch = a.Next, a.LeaderEpoch
+	}
 	if input, ok := fence.ProgressInput(r); ok && input != w.own.Partition().String() {
 		f.moved = input
 	}

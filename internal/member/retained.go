@@ -239,13 +239,16 @@ func (w *worker) resume(ctx context.Context) (start int64, ok bool, err error) {
 // this ownership meets its epoch then, and what follows is R4's.
 func (w *worker) unchanged(ctx context.Context, r *retained) (f found, ok bool, err error) {
 	began := time.Now()
-	f = found{progressAt: -1, incarnation: r.incarnation, retained: true}
+	f = found{progressAt: -1, furthest: fence.InputProgress{LeaderEpoch: -1}, incarnation: r.incarnation, retained: true}
 	f.committed = w.committed
 	difference := ""
 	if rule.On(w.ctx, rule.RetainedCheck) {
 		difference, err = w.compare(ctx, r, &f)
 	} else {
-		f.progress = &fence.Progress{Nonce: r.last.Nonce, Sequence: r.last.Sequence, Incarnation: r.incarnation}
+		f.progress = &fence.Progress{
+			Nonce: r.last.Nonce, Sequence: r.last.Sequence, Incarnation: r.incarnation,
+			Inputs: []fence.InputProgress{{Next: r.last.Next, LeaderEpoch: w.committed.LeaderEpoch}},
+		}
 		f.progressAt = r.last.At
 	}
 	if ctx.Err() != nil {

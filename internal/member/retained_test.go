@@ -176,6 +176,7 @@ func (p *place) retaining(g holdfast.Guarantee) holdfast.Config[int] {
 
 // Whatever happened while the partition was away, what Kafka has is restored. With the rule off what was
 // retained is used, and is wrong.
+// Public case C14.
 func TestRetainedStateIsDropped(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -392,6 +393,7 @@ func TestRetainedStateIsBounded(t *testing.T) {
 }
 
 // An ownership that was lost leaves nothing behind, though the same member gets the partition again.
+// Public case F1.
 func TestRetainedStateIsNotOfALostOwnership(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

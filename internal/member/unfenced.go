@@ -26,6 +26,7 @@ type unfenced struct {
 
 	mu       sync.Mutex
 	sequence uint64
+	applied  fence.Applied
 }
 
 func (m *Member) openStore(ctx context.Context, w *worker) (store, fence.Committed, error) {
@@ -131,6 +132,7 @@ func (u *unfenced) witness(ctx context.Context, next fence.Offset) error {
 	input := m.input(u.w.own.Partition().Topic)
 	u.mu.Lock()
 	u.sequence++
+	applied := u.applied
 	p := fence.Progress{
 		Inputs: []fence.InputProgress{{
 			Topic: input.Topic, TopicID: input.ID, Next: next.Next, LeaderEpoch: next.LeaderEpoch,
@@ -141,7 +143,7 @@ func (u *unfenced) witness(ctx context.Context, next fence.Offset) error {
 	u.mu.Unlock()
 	key, value, err := p.Encode()
 	if err == nil {
-		err = u.produce(ctx, u.record(stream.Message{Key: key, Value: value}))
+		err = u.produce(ctx, u.record(stream.Message{Key: key, Value: value, Headers: applied.Headers(next.Next)}))
 	}
 	if err != nil {
 		return stream.NewError("write progress", err).At(u.w.own.Partition(), next.Next)
@@ -195,6 +197,12 @@ func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 func codeless(err error) bool {
 	_, answered := errors.AsType[*kerr.Error](err)
 	return !answered && !errors.Is(err, kgo.ErrClientClosed)
+}
+
+func (u *unfenced) Applied(a fence.Applied) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.applied = a
 }
 
 func (u *unfenced) Rebuild(ctx context.Context, _ uint32, next fence.Offset) error {

@@ -48,7 +48,9 @@ type worker struct {
 	// Touched by run only.
 	engine      Engine
 	incarnation uint32
-	kept        *retained // from an ownership before; nil: none, or it was used or dropped
+	furthest    fence.InputProgress // how far the states may have applied the input
+	after       int32               // leader epoch of the record before the first one to fold, -1 unknown
+	kept        *retained           // from an ownership before; nil: none, or it was used or dropped
 	inflight    *engine.Batch
 	refusals    bool       // some record could not be committed under an earlier ownership
 	calls       []*mapCall // of a pipe's function, for the records at the head of the queue; the first is nil before it is called again

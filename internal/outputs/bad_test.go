@@ -184,6 +184,7 @@ func TestKafkaInputWithAbortedBatches(t *testing.T) {
 
 // The compacted topic ends with a transaction that was aborted: its last record is not where the
 // restore ends.
+// Public cases D5, N4.
 func TestKafkaRestorePastAbortedTail(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		l.produce(0, 0, 10)

@@ -10,6 +10,7 @@ import (
 
 // Members join, leave and are killed while records come: outputs are those of the input, each once and
 // in the order of its key's steps, whoever made them.
+// Public case A6.
 func TestKafkaMembersComeAndGo(t *testing.T) {
 	const partitions, rounds, portion = 4, 4, 60
 	for _, what := range kinds {

@@ -26,6 +26,7 @@ import (
 
 // The generation moves on while a transaction is open: the broker refuses its offset, and the same
 // bytes go again under the next generation.
+// Public case N4.
 func TestKafkaRefusedByGeneration(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		w := newTap(t, l.k)
@@ -187,6 +188,7 @@ func large(value string) func(stream.Record) []byte {
 // The broker does not take one output of many, which the member could not know: the whole batch is
 // aborted, the state goes back, and the policy is asked about the one record at fault. What it decides
 // is done, and the rest is there once.
+// Public case J1.
 func TestKafkaOneRecordIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		action  stream.Action
@@ -343,6 +345,7 @@ type counts map[string]int
 
 // A step changes the state in place and fails: nothing of what was not committed leaks, neither the
 // spoiled state nor what was folded before it, and what was is folded again.
+// Public case N1.
 func TestKafkaTaintedStepLeavesNothing(t *testing.T) {
 	for name, action := range map[string]stream.Action{"skip": stream.Skip, "retry": stream.Retry} {
 		t.Run(name, func(t *testing.T) {

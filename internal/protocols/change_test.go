@@ -44,6 +44,7 @@ func TestKafkaChangeBetweenRuns(t *testing.T) {
 
 // Members are changed one by one under load, from the classic protocol to KIP-848 and back: the brokers let
 // both kinds be members of one group for as long as that takes.
+// Public case E10.
 func TestKafkaChangeOneByOne(t *testing.T) {
 	for _, classic := range []string{cooperative, eager} {
 		t.Run(classic, func(t *testing.T) {
@@ -80,6 +81,7 @@ func TestKafkaChangeOneByOne(t *testing.T) {
 
 // Between the two classic protocols there is no change member by member: the group refuses the newcomer,
 // which ends and says what to do, and the members go on.
+// Public case E10.
 func TestKafkaChangeWithinClassicIsRefused(t *testing.T) {
 	for _, c := range [][2]string{{cooperative, eager}, {eager, cooperative}} {
 		t.Run(c[0]+" then "+c[1], func(t *testing.T) {

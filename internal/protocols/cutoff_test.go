@@ -167,6 +167,7 @@ func (c *cutOff) finish() {
 
 // A cut-off member that is told nothing while another owns its partition: the group refuses its commit,
 // although nobody has taken its transactional id over yet, and with that it is gone.
+// Public case E11.
 func TestKafkaCutOffMemberIsRefusedByTheGroup(t *testing.T) {
 	serves(t, serverSide)
 	t.Parallel()

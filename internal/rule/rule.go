@@ -25,6 +25,7 @@ const (
 	Takeover       Name = "takeover"         // R12: the transactional id is initialised at assignment
 	ReadBack       Name = "read-back"        // R5: an unknown outcome is read back
 	SecondWitness  Name = "second-witness"   // R23's table: the progress record is compared with the committed offset
+	SameLog        Name = "same-log"         // R21: what is written comes behind what is known to be there
 	FenceProbe     Name = "fence-probe"      // before a fenced start the broker has to refuse a stale generation
 	FencedBinding  Name = "fenced-binding"   // the offset is bound to the transaction
 	RetainedCheck  Name = "retained-check"   // a state that was kept over a rebalance is compared with Kafka before it is used

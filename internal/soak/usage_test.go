@@ -18,7 +18,7 @@ const settles = 3 * time.Second
 // The bounds of growth from the first third of a process's samples to the last one.
 const (
 	heapShare   = 0.3     // of the heap in the first third
-	heapBytes   = 4 << 20 // and so many bytes
+	heapBytes   = 1 << 20 // and so many bytes
 	goroutines  = 6
 	descriptors = 6
 )
@@ -110,14 +110,17 @@ func (g growth) faults() (out []string) {
 }
 
 func (g growth) String() string {
-	perHour := func(first, last float64) float64 {
-		return (last - first) / (g.span * 2 / 3).Hours() // between the middles of the thirds
+	change := func(format string, first, last float64) string {
+		text := fmt.Sprintf(format+" to "+format, first, last)
+		if g.span < 2*time.Minute {
+			return text // of so short a time an hour's change says nothing
+		}
+		return text + fmt.Sprintf(" (%+.1f an hour)", (last-first)/(g.span*2/3).Hours()) // between the middles of the thirds
 	}
-	return fmt.Sprintf("heap %.2f to %.2f MiB (%+.1f an hour), goroutines %d to %d (%+.0f an hour), descriptors %d to %d (%+.0f an hour); %d samples with %d partitions over %v",
-		float64(g.first.Heap)/(1<<20), float64(g.last.Heap)/(1<<20), perHour(float64(g.first.Heap), float64(g.last.Heap))/(1<<20),
-		g.first.Goroutines, g.last.Goroutines, perHour(float64(g.first.Goroutines), float64(g.last.Goroutines)),
-		g.first.Descriptors, g.last.Descriptors, perHour(float64(g.first.Descriptors), float64(g.last.Descriptors)),
-		g.samples, g.owned, g.span.Round(time.Second))
+	const mib = 1 << 20
+	return fmt.Sprintf("heap %s MiB, goroutines %s, descriptors %s; %d samples with %d partitions over %v",
+		change("%.2f", float64(g.first.Heap)/mib, float64(g.last.Heap)/mib), change("%.0f", float64(g.first.Goroutines), float64(g.last.Goroutines)),
+		change("%.0f", float64(g.first.Descriptors), float64(g.last.Descriptors)), g.samples, g.owned, g.span.Round(time.Second))
 }
 
 // What leaks is seen, and what a process uses for more partitions is not taken for a leak.

@@ -1,6 +1,7 @@
 package trial_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
@@ -21,6 +22,9 @@ func TestKafkaKilledMember(t *testing.T) {
 		"pipe":         {Kind: trial.Pipe},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "flow outputs" && os.Getenv("HOLDFAST_NIGHTLY") != "1" {
+				t.Skip("one application runs always: set HOLDFAST_NIGHTLY=1 for all")
+			}
 			t.Parallel()
 			f := trial.New(t, kafkatest.Start(t), app, 2)
 			one, two := f.Member("one"), f.Member("two")

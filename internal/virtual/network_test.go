@@ -161,6 +161,7 @@ func (l *link) resetLocked(which func(*conn) bool) {
 	for c := range l.conns {
 		if which(c) {
 			delete(l.conns, c)
+			c.reset = true
 			c.Conn.Close()
 		}
 	}
@@ -219,6 +220,7 @@ type conn struct {
 	// Guarded by the link.
 	asked   map[int32]asked
 	lossy   bool // something was lost: nothing comes through any more
+	reset   bool // by a fault
 	lingers bool // a request is delivered after the client has closed it
 }
 
@@ -263,7 +265,22 @@ func (c *conn) Write(b []byte) (int, error) {
 		c.deliverLate(append([]byte(nil), b...), f.late)
 		return 0, errReset
 	}
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	return n, c.explained(err)
+}
+
+// explained is the error of a connection that a fault has reset: that of TCP, and not that of a pipe,
+// which a client takes for a mistake of its own.
+func (c *conn) explained(err error) error {
+	if !errors.Is(err, io.ErrClosedPipe) && !errors.Is(err, io.EOF) {
+		return err
+	}
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	if c.reset {
+		return errReset
+	}
+	return err
 }
 
 // deliverLate has the broker get a request that the client has given up, and waits for the answer, which
@@ -326,7 +343,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		}
 		frame, err := readFrame(c.Conn)
 		if err != nil {
-			return 0, err
+			return 0, c.explained(err)
 		}
 		if len(frame) < 8 {
 			return 0, errReset

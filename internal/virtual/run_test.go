@@ -202,10 +202,11 @@ func (r *run) finish() {
 	}
 	r.live()
 	for p := range r.s.Partitions {
-		r.send(record{p, "last", "1"})
+		r.send(record{partition: p, key: "last", value: "1"})
 	}
 	left := r.behind()
 	for until := time.Now().Add(progressBound); len(left) > 0 && time.Now().Before(until); left = r.behind() {
+		r.live()
 		r.until(time.Now().Add(100 * time.Millisecond))
 	}
 	if len(left) > 0 {

@@ -22,7 +22,9 @@ func short(s *setting) {
 }
 
 // both has a record for each of two partitions.
-func both(value string) []record { return []record{{0, "a", value}, {1, "b", value}} }
+func both(value string) []record {
+	return []record{{partition: 0, key: "a", value: value}, {partition: 1, key: "b", value: value}}
+}
 
 // TestSlowFunctionWithinTheMembership has a function take longer than the session, the transaction
 // timeout and the rebalance timeout, while nothing happens in the group: the member heartbeats beside

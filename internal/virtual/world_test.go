@@ -113,7 +113,9 @@ type world struct {
 	client  *kgo.Client // nobody's but the test's: its way has no faults
 	states  *states
 	members []*member
-	ends    []int64 // by partition of the input: behind the last committed record
+	// expected is in the text of the violations that the test itself has made. "": none.
+	expected string
+	ends     []int64 // by partition of the input: behind the last committed record
 }
 
 // newWorld starts the brokers and makes the topics. It is closed at the end of the test.
@@ -269,13 +271,13 @@ func (m *member) linger(ctx context.Context, r stream.Record) {
 // next has the next call of the user's function begin with f.
 func (m *member) next(f func(context.Context)) { m.slow.Store(&f) }
 
-// running reports whether the member takes part: neither killed nor at its end.
+// running reports whether the member takes part: neither killed, nor at its end, nor asked to end.
 func (m *member) running() bool {
 	select {
 	case <-m.done:
 		return false
 	default:
-		return !m.killed
+		return !m.killed && !m.asked
 	}
 }
 
@@ -326,6 +328,7 @@ func (w *world) broken(what string, err error) {
 type record struct {
 	partition  int32
 	key, value string
+	at         time.Time // zero: the time of sending
 }
 
 // send writes records and waits until the brokers have them. They are in the input for good.
@@ -343,7 +346,7 @@ func (w *world) send(rs ...record) {
 
 func records(rs []record) (out []*kgo.Record) {
 	for _, r := range rs {
-		out = append(out, &kgo.Record{Topic: input, Partition: r.partition, Key: []byte(r.key), Value: []byte(r.value)})
+		out = append(out, &kgo.Record{Topic: input, Partition: r.partition, Key: []byte(r.key), Value: []byte(r.value), Timestamp: r.at})
 	}
 	return out
 }

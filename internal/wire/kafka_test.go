@@ -184,6 +184,7 @@ func TestKafkaReadWaitsBelowAnOpenTransaction(t *testing.T) {
 	}
 }
 
+// Public case D13.
 func TestKafkaReadLeavesOutWhatIsWrittenAfterTheTarget(t *testing.T) {
 	t.Parallel()
 	k := kafkatest.Start(t)
@@ -256,6 +257,7 @@ func TestKafkaReadNamesALostTopic(t *testing.T) {
 	}
 }
 
+// Public case G6.
 func TestKafkaReadOverCompactedGaps(t *testing.T) {
 	t.Parallel()
 	k := kafkatest.New(t, kafkatest.Options{Properties: map[string]string{"log.cleaner.backoff.ms": "100"}})

@@ -1,0 +1,184 @@
+package accidents
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// offsetCase is one accident of the committed offset, and each way out of it. The component has taken
+// ten records, and five more wait.
+type offsetCase struct {
+	name  string
+	kinds []kind
+	spoil func(*lab)
+	stops bool // with an error that says words
+	words []string
+	ways  []way
+}
+
+// way is what the operator does next.
+type way struct {
+	name   string
+	take   func(*lab)
+	start  int64 // where it goes on
+	losses map[kind][]loss
+}
+
+func policy(d holdfast.Disagreement) func(*lab) { return func(l *lab) { l.policy = d } }
+func reset(next int64) func(*lab)               { return func(l *lab) { l.reset(next) } }
+func nothing(*lab)                              {}
+
+// again is the loss of a rebuild in which the outputs of the first n records are written once more. Those
+// of a flow whose outputs are not in its transactions may be.
+func again(n int) map[kind][]loss { return map[kind][]loss{outputs: repeated(n), copies: repeated(n)} }
+
+var offsetCases = []offsetCase{
+	{name: "missing", kinds: kinds, spoil: (*lab).forget, stops: true, words: []string{"no committed offset (it expired", "ResumeAtProgress"}, ways: []way{
+		{"resume at the progress", policy(holdfast.ResumeAtProgress), 10, nil},
+		{"rebuild", policy(holdfast.Rebuild), 0, again(10)},
+	}},
+	{name: "reset back", kinds: []kind{states, outputs}, spoil: reset(4), stops: true, words: []string{"offset 4 is behind the snapshots' 10", "reset it"}, ways: []way{
+		{"reset to the snapshots", reset(10), 10, nil},
+		{"rebuild", policy(holdfast.Rebuild), 0, again(10)},
+	}},
+	{name: "reset back", kinds: []kind{copies}, spoil: reset(4), ways: []way{
+		{"go on", nothing, 4, map[kind][]loss{copies: append(repeated(6), loss{"I3", 1, "had restored up to 4"})}},
+	}},
+	{name: "reset forward", kinds: []kind{states, outputs}, spoil: reset(12), stops: true, words: []string{"offset 12 is ahead of the snapshots' 10"}, ways: []way{
+		{"reset to the snapshots", reset(10), 10, nil},
+		{"rebuild", policy(holdfast.Rebuild), 0, again(10)},
+	}},
+	{name: "reset forward", kinds: []kind{copies}, spoil: reset(12), ways: []way{
+		{"go on", nothing, 12, map[kind][]loss{copies: {{"I4", 2, "is missing"}}}},
+	}},
+	{name: "reset past the end", kinds: []kind{states, outputs}, spoil: reset(100), stops: true, words: []string{"offset 100 is ahead of the snapshots' 10"}, ways: []way{
+		{"reset to the snapshots", reset(10), 10, nil},
+	}},
+}
+
+// The committed offset is missing, or an operator has moved it, while the component was down.
+func TestKafkaOffsetAccidents(t *testing.T) {
+	for _, c := range offsetCases {
+		for _, what := range c.kinds {
+			for _, w := range c.ways {
+				t.Run(string(what)+"/"+c.name+"/"+w.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(newShared(t, what, 1), w)
+				})
+			}
+		}
+	}
+}
+
+func (c offsetCase) run(l *lab, w way) {
+	before := l.ten()
+	l.produce(0, 10, 15)
+	c.spoil(l)
+	start := w.start
+	if c.name == "reset back" && l.kind != copies && oldTransactions() {
+		// A commit may be torn there: such an offset is taken for one, and folding goes on at the progress.
+		l.verdict(nil, before, l.finish(10, 15))
+		return
+	}
+	if c.stops {
+		l.refuses(stream.ErrOffsetMismatch, c.words...)
+		if got := l.snapshotOf(); got != 10 {
+			l.t.Errorf("the refused start has written progress %d", got)
+		}
+	}
+	w.take(l)
+	after := l.finish(start, 15)
+	l.verdict(w.losses[l.kind], before, after)
+	l.policy = holdfast.StopAndAsk
+	l.again(15) // what was resolved is not resolved again
+}
+
+// The committed offset expires by itself, as the broker keeps it for a minute after the last member left.
+func TestKafkaOffsetExpires(t *testing.T) {
+	nightly(t)
+	k := kafkatest.New(t, kafkatest.Options{Properties: map[string]string{
+		"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000",
+	}})
+	for _, what := range kinds {
+		t.Run(string(what), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, k, what, 1)
+			before := l.ten()
+			l.produce(0, 10, 15)
+			for began := time.Now(); l.committed(0) >= 0; { // it takes a minute, and the broker's next look
+				if time.Since(began) > 2*patience {
+					t.Fatal("the offset has not expired")
+				}
+				time.Sleep(time.Second)
+			}
+			l.refuses(stream.ErrOffsetMismatch, "no committed offset (it expired")
+			l.policy = holdfast.ResumeAtProgress
+			l.verdict(nil, before, l.finish(10, 15))
+			l.policy = holdfast.StopAndAsk
+			l.again(15)
+		})
+	}
+}
+
+// A pipe's offset is reset past the end of its input. There is no record at which it could go on.
+func TestKafkaOffsetResetPastTheEndOfAPipe(t *testing.T) {
+	t.Parallel()
+	l := newShared(t, copies, 1)
+	before := l.ten()
+	l.reset(100)
+	l.refuses(stream.ErrTruncated, "not in the log any more")
+	l.reset(10)
+	l.produce(0, 10, 15)
+	l.verdict(nil, before, l.finish(10, 15))
+}
+
+// While a member runs, the broker refuses to move or delete its group's offsets, and the member goes on.
+func TestKafkaOffsetsOfARunningMember(t *testing.T) {
+	each(t, 1, func(t *testing.T, l *lab) {
+		l.produce(0, 0, 10)
+		r := l.start("running")
+		r.committedTo(0, 10)
+		if err := l.commitAs(t.Context(), 3); !errors.Is(err, kerr.UnknownMemberID) {
+			t.Errorf("the reset was answered %v, want UNKNOWN_MEMBER_ID", err)
+		}
+		if err := l.deleteOffset(t.Context()); !errors.Is(err, kerr.GroupSubscribedToTopic) {
+			t.Errorf("the deletion of the offset was answered %v, want GROUP_SUBSCRIBED_TO_TOPIC", err)
+		}
+		rs, err := l.admin.DeleteGroups(t.Context(), l.group)
+		if err == nil {
+			err = rs.Error()
+		}
+		if !errors.Is(err, kerr.NonEmptyGroup) {
+			t.Errorf("the deletion of the group was answered %v, want NON_EMPTY_GROUP", err)
+		}
+		l.produce(0, 10, 15)
+		r.committedTo(0, 15)
+		r.end()
+		l.verdict(nil, r)
+	})
+}
+
+// Retention takes records away that were not folded yet. No component passes over them in silence.
+func TestKafkaRetentionOvertakes(t *testing.T) {
+	each(t, 1, func(t *testing.T, l *lab) {
+		l.ten()
+		l.produce(0, 10, 15)
+		l.trim(l.input, 12)
+		l.refuses(stream.ErrTruncated, "not in the log any more", "retention", "reset the group's offset")
+		l.reset(12)
+		l.policy = holdfast.Rebuild
+		after := l.finish(12, 15)
+		lost := map[kind][]loss{ // outputs of records that the input does not have any more
+			states: {{"I4", 10, "no step gives this output"}}, outputs: {{"I4", 10, "no step gives this output"}},
+			copies: {{"I4", 10, "no step gives this output"}, {"I2", 1, "are not in the history"}},
+		}
+		l.verdict(lost[l.kind], after)
+	})
+}

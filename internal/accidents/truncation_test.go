@@ -1,0 +1,326 @@
+package accidents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/trial"
+	"github.com/holdfast-go/holdfast/internal/wiretap"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// unclean is a cluster whose brokers 1 and 2 have the only replicas of some topics. What is written
+// while the second is away is lost when it is made the leader: an unclean election.
+type unclean struct {
+	t     *testing.T
+	k     *kafkatest.Cluster
+	admin *kadm.Client
+	weak  []string // topics with replicas on brokers 1 and 2 alone
+}
+
+func newUnclean(t *testing.T) *unclean {
+	t.Helper()
+	k := kafkatest.New(t, kafkatest.Options{Brokers: 3, Properties: map[string]string{
+		"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500",
+	}})
+	return &unclean{t: t, k: k, admin: kadm.NewClient(k.Client(t))}
+}
+
+// bounded is a context for one change of the cluster.
+func (u *unclean) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(u.t.Context(), patience)
+}
+
+// weaken makes a topic of one partition that an unclean election can truncate.
+func (u *unclean) weaken(topic string, configs map[string]string) {
+	u.t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, -1, -1
+	a := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+	a.Replicas = []int32{1, 2}
+	rt.ReplicaAssignment = append(rt.ReplicaAssignment, a)
+	for name, value := range map[string]string{"min.insync.replicas": "1", "cleanup.policy": configs["cleanup.policy"]} {
+		if value != "" {
+			c := kmsg.NewCreateTopicsRequestTopicConfig()
+			c.Name, c.Value = name, &value
+			rt.Configs = append(rt.Configs, c)
+		}
+	}
+	req.Topics = append(req.Topics, rt)
+	ctx, cancel := u.bounded()
+	defer cancel()
+	resp, err := req.RequestWith(ctx, u.k.Client(u.t))
+	if err == nil {
+		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+	}
+	if err != nil {
+		u.t.Fatalf("create %s: %v", topic, err)
+	}
+	u.weak = append(u.weak, topic)
+	u.await("a leader of "+topic, func(p kadm.PartitionDetail) bool { return p.Leader == 1 && len(p.ISR) == 2 })
+}
+
+// lab is a component whose input or whose snapshot or progress topic is weak.
+func (u *unclean) lab(what kind, weakInput bool) *lab {
+	u.t.Helper()
+	l := newLab(u.t, u.k, what, 1)
+	l.member = holdfast.Member{SessionTimeout: 45 * time.Second, RebalanceTimeout: time.Minute, HeartbeatInterval: time.Second}
+	compact := map[string]string{"cleanup.policy": "compact"}
+	if weakInput {
+		l.input += "-weak"
+		u.weaken(l.input, nil)
+		u.k.CreateTopic(u.t, l.progress(), 1, compact)
+	} else {
+		u.weaken(l.progress(), compact)
+	}
+	return l
+}
+
+// await waits until the partition of each weak topic is accepted by is.
+func (u *unclean) await(what string, is func(kadm.PartitionDetail) bool) {
+	u.t.Helper()
+	ctx, cancel := u.bounded()
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		m, err := u.admin.Metadata(ctx, u.weak...)
+		done := err == nil
+		for _, topic := range u.weak {
+			if done && !is(m.Topics[topic].Partitions[0]) {
+				done = false
+			}
+		}
+		if done {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			u.t.Fatalf("%s: not within %v: %v (%v)", what, patience, m.Topics, err)
+		}
+	}
+}
+
+// forgetful takes the second broker away: it does not get what is written from here on.
+func (u *unclean) forgetful() {
+	u.t.Helper()
+	ctx, cancel := u.bounded()
+	defer cancel()
+	if err := u.k.Brokers[1].Stop(ctx); err != nil {
+		u.t.Fatal(err)
+	}
+	u.await("the first broker alone", func(p kadm.PartitionDetail) bool { return p.Leader == 1 && len(p.ISR) == 1 })
+}
+
+// truncate kills the first broker, has the second one lead, and brings the first one back, which throws
+// away what the second does not have.
+func (u *unclean) truncate() {
+	u.t.Helper()
+	ctx, cancel := u.bounded()
+	defer cancel()
+	if err := errors.Join(u.k.Brokers[0].Kill(), u.k.Brokers[1].Restart(ctx)); err != nil {
+		u.t.Fatal(err)
+	}
+	var all kadm.TopicsSet
+	for _, topic := range u.weak {
+		all.Add(topic, 0)
+	}
+	u.await("the second broker leads", func(p kadm.PartitionDetail) bool {
+		if p.Leader != 2 { // an election by an operator, with data loss
+			_, _ = u.admin.ElectLeaders(ctx, kadm.ElectLiveReplica, all)
+		}
+		return p.Leader == 2
+	})
+	if err := u.k.Brokers[0].Restart(ctx); err != nil {
+		u.t.Fatal(err)
+	}
+	u.await("both replicas", func(p kadm.PartitionDetail) bool { return len(p.ISR) == 2 })
+}
+
+// between is one component that took ten records, and five more that an election loses.
+type between struct {
+	*lab
+	weakInput bool
+	before    *run
+}
+
+// An unclean election loses the end of the input, or of the snapshot or progress topic, while the
+// component is down. The input has grown past the loss since: by offsets alone nobody could tell.
+func TestKafkaTruncationBetweenRuns(t *testing.T) {
+	nightly(t)
+	u := newUnclean(t)
+	var cases []between
+	for _, what := range kinds {
+		for _, weakInput := range []bool{true, false} {
+			l := u.lab(what, weakInput)
+			l.ten()
+			cases = append(cases, between{lab: l, weakInput: weakInput})
+		}
+	}
+	held := heldBack(u)
+	u.forgetful()
+	for i := range cases {
+		l := cases[i].lab
+		l.produce(0, 10, 15)
+		cases[i].before = l.start("loses")
+		cases[i].before.committedTo(0, 15)
+		cases[i].before.end()
+	}
+	held.ahead()
+	u.truncate()
+	for _, c := range cases {
+		t.Run(fmt.Sprintf("%s, weak input %t", c.kind, c.weakInput), func(t *testing.T) {
+			c.lab.t = t
+			if c.weakInput {
+				c.inputLost()
+			} else {
+				c.snapshotsLost()
+			}
+		})
+	}
+	t.Run("applied ahead of the committed offset", held.lost)
+}
+
+func (c between) inputLost() {
+	c.t.Helper()
+	if _, end, _ := c.ends(c.input); end != 10 {
+		c.t.Fatalf("the input ends at %d: it was not truncated to 10", end)
+	}
+	c.produce(0, 20, 30) // other records at the offsets of the lost ones, and past them
+	c.refuses(stream.ErrTruncated, "the log of leader epoch", "ends at 10", "folded it up to 15", "Rebuild")
+	c.policy = holdfast.Rebuild
+	losses := append(again(10)[c.kind], fromTheOther(5)...)
+	c.verdict(losses, c.finish(0, 20))
+}
+
+func (c between) snapshotsLost() {
+	c.t.Helper()
+	c.refuses(stream.ErrOffsetMismatch, "offset 15 is ahead of the", "10", "reset the group's offset")
+	c.reset(10)
+	c.produce(0, 15, 20)
+	c.verdict(again(5)[c.kind], c.finish(10, 20))
+}
+
+// ahead is a flow in which one key's snapshot is ahead of the committed offset, which other keys hold
+// back, when the input loses what lies between.
+type ahead struct {
+	f      *trial.Field
+	member *trial.Member
+}
+
+// heldBack prepares it: nothing is persisted but what records 1, 6, 11 and so on ask for, of one key.
+func heldBack(u *unclean) *ahead {
+	u.t.Helper()
+	app := trial.App{Kind: trial.Flow, Group: kafkatest.UniqueName("ahead"), Persist: time.Hour, Session: 45 * time.Second, Rebalance: time.Minute}
+	app.Input = app.Group + "-weak"
+	u.weaken(app.Input, nil)
+	f := trial.New(u.t, u.k, app, 1)
+	h := &ahead{f: f, member: f.Member("ahead")}
+	h.member.Start()
+	h.member.Owns()
+	mark := f.Mark()
+	f.Send(2)
+	h.member.AwaitCommit(mark)
+	return h
+}
+
+// ahead persists a key up to record 6, and is killed.
+func (h *ahead) ahead() {
+	mark := h.f.Mark()
+	h.f.Send(5)
+	h.member.AwaitCommit(mark)
+	h.member.Kill()
+}
+
+// lost starts it again over an input in which other records have taken the lost offsets.
+func (h *ahead) lost(t *testing.T) {
+	h.f.TB = t
+	next, err := h.f.Committed(t.Context())
+	if err != nil || next[0] != 0 {
+		t.Fatalf("committed %v (%v), want 0: the other keys are not persisted", next, err)
+	}
+	h.f.Send(23)
+	h.member.Start()
+	h.member.MayEnd()
+	if err := h.member.Wait(); err == nil || !strings.Contains(err.Error(), stream.ErrTruncated.Error()) {
+		t.Fatalf("the flow ended with %v, want a truncation: it would pass over other records as applied", err)
+	}
+	h.member.App.Start.Disagreement, h.member.App.Persist = holdfast.Rebuild, 60*time.Millisecond
+	h.member.Start()
+	h.member.Owns()
+	l := &lab{t: t, k: h.f.Cluster, kind: states, admin: h.f.Admin, partitions: 1, input: h.f.App.Input, group: h.f.App.Group}
+	l.reaches(25) // two records are left of the first seven
+}
+
+// An unclean election loses the end of the input, or of the snapshot or progress topic, under a running
+// member, and while one restores.
+func TestKafkaTruncationUnderAMember(t *testing.T) {
+	nightly(t)
+	u := newUnclean(t)
+	var active, idle, writing []*lab
+	var runs = map[*lab]*run{}
+	for _, what := range kinds {
+		active, idle, writing = append(active, u.lab(what, true)), append(idle, u.lab(what, true)), append(writing, u.lab(what, false))
+	}
+	restoring := u.lab(states, false)
+	restoring.stall = 20 * time.Second
+	restoring.ten()
+	for _, l := range idle {
+		l.ten()
+	}
+	u.forgetful()
+	for _, l := range append(active, writing...) {
+		l.produce(0, 0, 15)
+		runs[l] = l.start("running")
+		runs[l].committedTo(0, 15)
+	}
+	for _, l := range idle { // the member after the next has taken no record
+		l.produce(0, 10, 15)
+		r := l.start("loses")
+		r.committedTo(0, 15)
+		r.end()
+		runs[l] = l.start("idle")
+		await(runs[l], 0, any1[stream.Restored])
+	}
+	restoring.produce(0, 10, 15)
+	r := restoring.start("loses")
+	r.committedTo(0, 15)
+	r.end()
+	tap := tapOf(t, u.k)
+	fetch := tap.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.Fetch))
+	t.Cleanup(fetch.Lift)
+	runs[restoring] = restoring.start("restoring", dialer(tap))
+	caught(t, fetch, 1)
+	u.truncate()
+	fetch.Lift()
+
+	for _, l := range append(active, idle...) {
+		l.produce(0, 20, 40)
+		named(t, runs[l].failure(), stream.ErrTruncated)
+		if got := l.committed(0); got > 15 {
+			t.Errorf("%s: committed %d of an input that was truncated under it", l.kind, got)
+		}
+	}
+	for _, l := range writing {
+		l.write(l.record(0, "k0-0", "15"))
+		named(t, runs[l].failure(), stream.ErrTruncated, "made again or has lost records")
+		if got := l.committed(0); got != 15 {
+			t.Errorf("%s: committed %d after the loss, want 15", l.kind, got)
+		}
+	}
+	if err := runs[restoring].failure(); !errors.Is(err, stream.ErrTruncated) && !errors.Is(err, stream.ErrOffsetMismatch) {
+		t.Errorf("the restore ended with %v, want a truncation or a mismatch", err)
+	}
+}
