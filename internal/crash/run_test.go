@@ -120,7 +120,7 @@ func idOf(q wiretap.Request) ID { return ID{q.Upstream, q.Conn, q.CorrelationID}
 func (r *run) names() Names {
 	r.t.Helper()
 	n := Names{
-		Input: r.f.App.Input, Output: r.f.App.Output, Progress: r.f.App.Progress(),
+		Group: r.f.App.Group, Input: r.f.App.Input, Output: r.f.App.Output, Progress: r.f.App.Progress(),
 		Topics: map[[16]byte]string{}, IDs: map[string]int32{},
 	}
 	topics, err := r.f.Admin.ListTopics(r.t.Context(), n.Input, n.Output, n.Progress)
