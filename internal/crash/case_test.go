@@ -265,7 +265,7 @@ func (s strike) found(r *run, hit Sighting) string {
 		return "goes on"
 	}
 	for p := range r.c.partitions() {
-		if hit.Lane != "group" && hit.Lane != fmt.Sprint(p) {
+		if hit.Lane != "group" && hit.Lane != "probe" && hit.Lane != fmt.Sprint(p) {
 			continue
 		}
 		grants := r.f.Since(r.mark, func(e trial.Event) bool {
@@ -277,6 +277,9 @@ func (s strike) found(r *run, hit Sighting) string {
 		if got, want := grants[0].Offset, r.acked[p]; got != want {
 			r.t.Errorf("partition %d: the next owner begins at %d, and %d was acknowledged", p, got, want)
 		}
+	}
+	if hit.Lane == "probe" {
+		return "nothing open"
 	}
 	switch s.point.from.Name {
 	case "EndTxn", "OffsetCommit":

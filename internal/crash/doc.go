@@ -18,7 +18,7 @@
 //
 //   - what clients say in the background, or only ask: Heartbeat, Fetch of the input, Metadata,
 //     ApiVersions, FindCoordinator, descriptions;
-//   - what comes before the first JoinGroup;
+//   - what comes before the first JoinGroup, but for the probe of the fence, which has an order of its own;
 //   - a request that is sent again after an answer that asks for it;
 //   - the further Produce and AddPartitionsToTxn of one transaction, and the further Fetch of one restore:
 //     how many there are depends on how the client's batches fall.

@@ -75,6 +75,9 @@ type run struct {
 // nothing but what it is asked for.
 func newRun(t *testing.T, c component) *run {
 	t.Helper()
+	// A dead member is expelled by the test. A session that is long keeps the others in the group on a machine
+	// that has little time for them.
+	c.app.Session, c.app.Rebalance = 30*time.Second, 40*time.Second
 	r := &run{t: t, c: c, f: trial.New(t, kafkatest.Start(t), c.app, c.partitions()), acked: map[int32]int64{}}
 	r.seed()
 
@@ -117,7 +120,7 @@ func idOf(q wiretap.Request) ID { return ID{q.Upstream, q.Conn, q.CorrelationID}
 func (r *run) names() Names {
 	r.t.Helper()
 	n := Names{
-		Input: r.f.App.Input, Output: r.f.App.Output, Progress: r.f.App.Progress(),
+		Group: r.f.App.Group, Input: r.f.App.Input, Output: r.f.App.Output, Progress: r.f.App.Progress(),
 		Topics: map[[16]byte]string{}, IDs: map[string]int32{},
 	}
 	topics, err := r.f.Admin.ListTopics(r.t.Context(), n.Input, n.Output, n.Progress)

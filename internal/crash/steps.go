@@ -11,6 +11,7 @@ type Phase string
 
 // The phases of a member.
 const (
+	Probe    Phase = "probe"    // before it joins: it tries the fence out, in a group and under an id of no other use
 	Assign   Phase = "assign"   // it joins the group
 	Takeover Phase = "takeover" // the transactional id and the committed offset
 	Restore  Phase = "restore"  // states, and what the input is
@@ -77,6 +78,7 @@ const (
 	laneLoad                   // it names none
 	laneGroup                  // of the client's group session alone
 	laneAll                    // it speaks for the member
+	laneProbe                  // it is about another group, or under another transactional id
 )
 
 // chatter are the requests that only ask, or that run in the background.
@@ -88,6 +90,7 @@ var chatter = map[kmsg.Key]bool{
 
 // Names is what a member's requests are about.
 type Names struct {
+	Group                   string
 	Input, Output, Progress string
 	Topics                  map[[16]byte]string // by topic id, for the versions that have no names
 	IDs                     map[string]int32    // transactional id → partition
@@ -103,9 +106,31 @@ func (n Names) topic(name string, id [16]byte) string {
 func (n Names) ofID(id, name string) place {
 	p, ok := n.IDs[id]
 	if !ok {
-		return place{name: name, phase: Commit, lanes: laneLoad}
+		return place{name: name, phase: Probe, lanes: laneProbe}
 	}
 	return place{name: name, phase: Commit, lanes: lanePartition, p: p}
+}
+
+// probes reports whether a request is about another group than the member's.
+func (n Names) probes(req kmsg.Request) bool {
+	group := n.Group
+	switch req := req.(type) {
+	case *kmsg.JoinGroupRequest:
+		group = req.Group
+	case *kmsg.SyncGroupRequest:
+		group = req.Group
+	case *kmsg.LeaveGroupRequest:
+		group = req.Group
+	case *kmsg.OffsetFetchRequest:
+		for _, g := range req.Groups {
+			group = g.Group
+		}
+	case *kmsg.DeleteGroupsRequest:
+		for _, g := range req.Groups {
+			group = g
+		}
+	}
+	return group != n.Group
 }
 
 // place finds out where a request belongs.
@@ -113,6 +138,9 @@ func (n Names) place(req kmsg.Request) place {
 	name := kmsg.NameForKey(req.Key())
 	if chatter[kmsg.Key(req.Key())] {
 		return place{}
+	}
+	if n.probes(req) {
+		return place{name: name, phase: Probe, lanes: laneProbe}
 	}
 	switch req := req.(type) {
 	case *kmsg.JoinGroupRequest, *kmsg.SyncGroupRequest:
@@ -124,7 +152,9 @@ func (n Names) place(req kmsg.Request) place {
 			return place{name: initPlain, phase: Fold, lanes: laneLoad}
 		}
 		at := n.ofID(*req.TransactionalID, name)
-		at.phase = Takeover
+		if at.lanes == lanePartition {
+			at.phase = Takeover
+		}
 		return at
 	case *kmsg.OffsetFetchRequest:
 		return n.ofOffsetFetch(req, name)

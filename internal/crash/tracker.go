@@ -25,6 +25,7 @@ type Tracker struct {
 	mu        sync.Mutex
 	grown     chan struct{} // closed, and replaced, when something was seen or answered
 	lanes     []*order      // the partitions', then the group's
+	probe     *order        // of what the member tries out before it joins
 	load      int32
 	joined    bool
 	owns      bool
@@ -59,7 +60,7 @@ type order struct {
 // NewTracker returns a tracker for a member of a group with that many partitions.
 func NewTracker(n Names, partitions int32) *Tracker {
 	t := &Tracker{
-		names: n, grown: make(chan struct{}), seen: map[ID][]Sighting{}, sent: map[ID]kmsg.Request{}, answered: map[string]int{},
+		names: n, probe: newOrder("probe"), grown: make(chan struct{}), seen: map[ID][]Sighting{}, sent: map[ID]kmsg.Request{}, answered: map[string]int{},
 		done: map[laneStep]bool{}, fetched: map[int32]int64{}, committed: map[int32]int64{}, bound: map[int32]int64{},
 	}
 	for p := range partitions {
@@ -97,10 +98,10 @@ func (t *Tracker) See(id ID, req kmsg.Request) []Sighting {
 		t.positionLocked(fetch)
 	}
 	at := t.names.place(req)
-	if req.Key() == int16(kmsg.JoinGroup) {
+	if req.Key() == int16(kmsg.JoinGroup) && at.lanes == laneAll {
 		t.joined = true
 	}
-	if at.lanes == laneNone || !t.joined {
+	if at.lanes == laneNone || !t.joined && at.lanes != laneProbe {
 		return nil
 	}
 	if at.phase == Takeover {
@@ -140,6 +141,8 @@ func (t *Tracker) ordersLocked(at place) []*order {
 		return t.lanes[group:]
 	case laneAll:
 		return t.lanes
+	case laneProbe:
+		return []*order{t.probe}
 	case laneNone:
 	}
 	return nil
@@ -192,7 +195,7 @@ func (t *Tracker) Of(id ID) []Sighting {
 func (t *Tracker) Last(lane string) (Step, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, o := range t.lanes {
+	for _, o := range append([]*order{t.probe}, t.lanes...) {
 		if o.name == lane && o.last != nil {
 			return *o.last, true
 		}
@@ -229,7 +232,7 @@ func (t *Tracker) Answered(id ID, resp kmsg.Response) {
 	for _, s := range t.seen[id] {
 		t.done[laneStep{s.Lane, s.To}] = true
 	}
-	if err == nil {
+	if err == nil && at.lanes != laneProbe {
 		t.settledLocked(at, req, resp)
 	}
 }

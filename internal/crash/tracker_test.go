@@ -234,6 +234,28 @@ func TestPairsOutsideTransactions(t *testing.T) {
 	}
 }
 
+// What the member tries out in a group of its own is an order of its own, and says nothing of its state.
+func TestProbeIsAnOrderOfItsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWire(t)
+	probe := kmsg.NewPtrJoinGroupRequest()
+	probe.Group = "probe"
+	gone := kmsg.NewPtrDeleteGroupsRequest()
+	gone.Groups = []string{"probe"}
+	w.sends(nil, probe, initID("probe-id"), bind("probe-id", 99), end("probe-id"), gone, kmsg.NewPtrJoinGroupRequest())
+	w.assigned(0, 1)
+	want := []string{"probe: JoinGroup → InitProducerID", "probe: InitProducerID → TxnOffsetCommit", "probe: TxnOffsetCommit → EndTxn", "probe: EndTxn → DeleteGroups"}
+	if got := w.lane("probe"); !slices.Equal(got, want) {
+		t.Errorf("pairs %q, want %q", got, want)
+	}
+	if got := w.lane("0"); !slices.Equal(got, []string{"assign: JoinGroup → SyncGroup"}) {
+		t.Errorf("pairs of a partition %q", got)
+	}
+	if got := w.tr.Committed(0, -1); got != -1 {
+		t.Errorf("committed up to %d", got)
+	}
+}
+
 // A request that is not known is a step of the partition that has the load.
 func TestUnknownRequestIsAStep(t *testing.T) {
 	t.Parallel()
