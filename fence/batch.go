@@ -11,7 +11,7 @@ type batch struct {
 	waiters  []*waiter
 	next     Offset
 	witness  witness
-	serial   bool // send one record a batch: some record is refused, and it is not known which
+	most     int  // records that are sent at once, 0: all. The topic takes each of them, but not all in one batch
 	doubt    bool // the outcome of an attempt is unknown and must be read back
 	readBack bool // the outcome was unknown once
 	attempts int

@@ -17,6 +17,8 @@ import (
 // recorder is a log of transactions without a broker: it keeps what is committed as a broker would,
 // and lets a test fail any step.
 type recorder struct {
+	together  int   // records that the topic takes in one batch, 0: any number
+	most      []int // how many were sent at once, by transaction
 	mu        sync.Mutex
 	calls     []string // begin, produce, offset, commit, abort, open, close
 	committed []fakeTxn
@@ -123,12 +125,22 @@ func (p *fakeProducer) begin() error {
 	return nil
 }
 
-func (p *fakeProducer) produce(ctx context.Context, ms []stream.Message, serial bool) (span, time.Duration, []error) {
+func (p *fakeProducer) produce(ctx context.Context, ms []stream.Message, most int) (span, time.Duration, []error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls = append(p.calls, "produce")
 	errs := make([]error, len(ms))
-	failed := false
+	failed, serial := false, most == 1
+	if most == 0 || most > len(ms) {
+		most = len(ms)
+	}
+	p.most = append(p.most, most)
+	if p.together > 0 && most > p.together {
+		for i := range most {
+			errs[i] = &wire.StepError{Step: wire.StepProduce, Err: kerr.MessageTooLarge}
+		}
+		return nowhere, 0, errs
+	}
 	if err := p.step(wire.StepProduce); err != nil {
 		errs[0], failed = err, true
 	}

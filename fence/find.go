@@ -12,6 +12,7 @@ import (
 type found struct {
 	index int   // of the record that is refused, -1: each of them is taken on its own
 	cause error // why it is
+	taken int   // without an index: how many were taken together, where more were refused
 }
 
 // find looks for the record that the broker refuses, among suspects, of which it has refused several
@@ -25,22 +26,26 @@ func (w *Writer) find(ctx context.Context, b *batch, suspects []int) (found, err
 	}
 	// The first one alone: where the whole topic is missing, each answer takes long.
 	parts := append(halves(suspects[1:], nil), suspects[:1])
-	for len(parts) > 0 {
+	taken := len(suspects)
+	for first := true; len(parts) > 0; first = false {
 		part := parts[len(parts)-1]
 		parts = parts[:len(parts)-1]
 		refused, err := w.probe(ctx, b, ms, part)
 		if err == nil {
+			if !first {
+				taken = min(taken, len(part))
+			}
 			continue
 		}
 		if c, _ := classify(err); c != classRecord || w.absentYet(err) {
 			return found{}, err
 		}
 		if len(refused) == 1 {
-			return found{refused[0], err}, nil
+			return found{index: refused[0], cause: err}, nil
 		}
 		parts = halves(refused, parts)
 	}
-	return found{index: -1}, nil
+	return found{index: -1, taken: taken}, nil
 }
 
 // halves appends the halves of part, so that the first one is taken off the end first.
@@ -72,7 +77,7 @@ func (w *Writer) probe(ctx context.Context, b *batch, ms []stream.Message, part 
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, w.c.TransactionTimeout, errLimit)
 	defer cancel()
-	_, _, errs := w.producer.produce(bounded, sent, false)
+	_, _, errs := w.producer.produce(bounded, sent, 0)
 	all := &produceError{make([]error, len(ms))}
 	for i, e := range culprits(errs) {
 		if e != nil {
@@ -93,6 +98,7 @@ func (w *Writer) probe(ctx context.Context, b *batch, ms []stream.Message, part 
 // suspect finds out which record is refused, when several were refused together, and takes it out.
 func (w *Writer) suspect(ctx context.Context, b *batch, suspects []int) error {
 	began := time.Now()
+	before := b.most
 	f, err := w.find(ctx, b, suspects)
 	if err != nil {
 		if c, _ := classify(err); c == classRecord && !isAbsent(err) { // of a take-over, which no record can be the cause of
@@ -102,7 +108,10 @@ func (w *Writer) suspect(ctx context.Context, b *batch, suspects []int) error {
 	}
 	w.c.Logger.Info("looked for the record that was refused", "suspects", len(suspects), "found", f.index >= 0, "took", time.Since(began))
 	if f.index < 0 { // together they are more than the topic takes
-		b.serial = true
+		b.most = f.taken
+		if before > 0 { // those of which the size is known are not all alike
+			b.most = min(f.taken, (before+1)/2)
+		}
 		return nil
 	}
 	refusal, _ := errors.AsType[*produceError](f.cause)

@@ -21,8 +21,8 @@ type producer interface {
 	// having been sent.
 	begin() error
 	// produce sends ms and waits for the answer to each. Without an error errs is nil, and in is where the
-	// records for the progress partition are. serial sends one batch a record.
-	produce(ctx context.Context, ms []stream.Message, serial bool) (in span, firstAck time.Duration, errs []error)
+	// records for the progress partition are. At most that many are sent at once, 0: all.
+	produce(ctx context.Context, ms []stream.Message, most int) (in span, firstAck time.Duration, errs []error)
 	// bind adds the offset to the transaction: the last write before the end.
 	bind(ctx context.Context, t Token, o Offset, metadata string) error
 	// end commits or aborts.
@@ -214,7 +214,7 @@ func (t *txn) record(m stream.Message) *kgo.Record {
 // produce counts promises: Flush returns before those of records that were refused before they were
 // buffered. The records carry no context that ends, because a client cannot take back a record that
 // may have been sent; when ctx ends the caller closes the client, which answers every promise.
-func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (span, time.Duration, []error) {
+func (t *txn) produce(ctx context.Context, ms []stream.Message, most int) (span, time.Duration, []error) {
 	type promise struct {
 		i   int
 		r   *kgo.Record
@@ -252,17 +252,16 @@ func (t *txn) produce(ctx context.Context, ms []stream.Message, serial bool) (sp
 		}
 		return true
 	}
+	sent := 0
 	for i, m := range ms {
 		t.cl.Produce(t.base, t.record(m), func(r *kgo.Record, err error) { promises <- promise{i, r, err} })
-		if !serial {
+		if sent++; sent != most && i < len(ms)-1 {
 			continue
 		}
-		if !take(1) || failed {
+		if !take(sent) || failed {
 			break
 		}
-	}
-	if !serial {
-		take(len(ms))
+		sent = 0
 	}
 	if cause != nil {
 		for i := range errs {

@@ -144,7 +144,7 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, w.c.TransactionTimeout, errLimit)
 	defer cancel()
-	in, ack, errs := p.produce(bounded, ms, b.serial)
+	in, ack, errs := p.produce(bounded, ms, b.most)
 	if errs != nil {
 		return -1, &produceError{culprits(errs)}
 	}
@@ -402,7 +402,7 @@ func (w *Writer) takeOut(ctx context.Context, b *batch, err error) error {
 	switch {
 	case len(suspects) == 1:
 		return w.takeOutOne(b, suspects[0], refusal.errs[suspects[0]])
-	case b.serial:
+	case b.most == 1:
 		return stream.NewError("commit", err).At(w.c.Progress, -1)
 	}
 	return w.suspect(ctx, b, suspects)

@@ -85,7 +85,7 @@ func hostiles(b *bench) []hostile {
 		{"the last commit's progress in a far incarnation", progressed(b, func(p *fence.Progress) { p.Incarnation = math.MaxUint32 }), stream.ErrCorruptSnapshot, true},
 		{"the last commit's progress at another offset", progressed(b, func(p *fence.Progress) { p.Inputs[0].Next = 1 << 40 }), stream.ErrCorruptSnapshot, true},
 		{"progress of a far incarnation", progressed(b, func(p *fence.Progress) { p.Incarnation, p.Nonce = math.MaxUint32, p.Nonce+1 }), stream.ErrOffsetMismatch, false},
-		{"progress ahead", progressed(b, func(p *fence.Progress) { p.Inputs[0].Next, p.Nonce = 1<<40, p.Nonce+1 }), stream.ErrOffsetMismatch, false},
+		{"progress ahead", progressed(b, func(p *fence.Progress) { p.Inputs[0].Next, p.Nonce = 1<<40, p.Nonce+1 }), stream.ErrTruncated, false},
 		{"progress of two inputs", progressed(b, func(p *fence.Progress) { p.Inputs = append(p.Inputs, p.Inputs[0]) }), stream.ErrCorruptSnapshot, true},
 		{"progress of another group", progressed(b, func(p *fence.Progress) { p.Group = "other" }), stream.ErrOtherGroup, false},
 	}

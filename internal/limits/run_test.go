@@ -21,7 +21,10 @@ import (
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-func TestMain(m *testing.M) { kafkatest.Main(m) }
+// children are what tests run in processes of their own.
+var children []kafkatest.Child
+
+func TestMain(m *testing.M) { kafkatest.Main(m, children...) }
 
 // patience bounds every wait for an event: it is far above what a healthy run takes, so that only a hang
 // meets it.
