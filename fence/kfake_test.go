@@ -99,6 +99,12 @@ type release struct {
 // join starts a member. It leaves at the end of the test.
 func join(t testing.TB, p place, s Session, opts ...kgo.Opt) *member {
 	t.Helper()
+	return joinUnder(t, context.Background(), p, s, opts...)
+}
+
+// joinUnder is join with a context that may carry switched-off rules.
+func joinUnder(t testing.TB, values context.Context, p place, s Session, opts ...kgo.Opt) *member {
+	t.Helper()
 	k := p.k
 	if p.member != nil {
 		k = *p.member
@@ -113,7 +119,7 @@ func join(t testing.TB, p place, s Session, opts ...kgo.Opt) *member {
 	if s.HeartbeatInterval == 0 {
 		s.HeartbeatInterval = 100 * time.Millisecond
 	}
-	cl, err := m.NewClient(context.Background(), k, s, append(append([]kgo.Opt{kgo.ConsumeTopics(p.input)}, p.memberOpts...), opts...)...)
+	cl, err := m.NewClient(values, k, s, append(append([]kgo.Opt{kgo.ConsumeTopics(p.input)}, p.memberOpts...), opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
