@@ -18,7 +18,7 @@ each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && 
 # The race detector, but not over the model: it has one goroutine and millions of states.
 RACE = $$(case "$$module" in */model) ;; *) echo -race ;; esac)
 
-.PHONY: help setup setup-kafka check test test-fast virtual test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke planted accidents
+.PHONY: help setup setup-kafka check test test-fast virtual test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke planted accidents fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,7 +71,11 @@ crash-steps: setup-kafka ## kill, cut off and reset a member between each two of
 	cat "$$results"; exit $${failed:-0}
 
 planted: setup-kafka ## plant each bug of docs/reliability.md: the test named for it must notice
+planted: ## plant each bug of docs/reliability.md: the test named for it must notice
 	@go run ./internal/planted/run
+# What it finds stays in testdata/fuzz of the package, where "test" has it from then on.
+fuzz: ## every fuzz target of every module for FUZZTIME (30s); FUZZ=pattern for some
+	@scripts/fuzz.sh
 
 nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@scripts/setup-kafka.sh $(KAFKA_VERSIONS)
@@ -80,6 +84,7 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@go test -race -tags synctests -timeout 60m ./internal/virtual -run 'TestSeeds$$' -seeds 200
 	@$(MAKE) --no-print-directory virtual SEEDS=10000 VIRTUAL="-run TestSeeds$$ -sometimes -v"
 	@$(MAKE) --no-print-directory planted
+	@FUZZTIME=$${FUZZTIME:-2m} $(MAKE) --no-print-directory fuzz
 	@for version in $(KAFKA_VERSIONS); do \
 		echo "== Kafka $$version"; \
 		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=60m HOLDFAST_KAFKA_VERSION=$$version \

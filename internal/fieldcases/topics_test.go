@@ -25,7 +25,6 @@ func TestCaseG3RecordWithoutAKey(t *testing.T) {
 	l.written[0]++
 	l.write(0, 2)
 	var keyless atomic.Int64
-	l.observe(func(req kmsg.Request) bool { return req.(*kmsg.ProduceRequest).TransactionID != nil }, kmsg.Produce)
 	r := l.start("stops", l.config())
 	if e := wantStop(t, r, stream.ErrNoKey); e.Offset != 2 || e.Topic != input {
 		t.Errorf("the error names %v at %d, want offset 2 of the input", e.Partition, e.Offset)

@@ -72,6 +72,7 @@ var allowed = []allowance{
 	{dir: "internal/matrix"},
 	{dir: "internal/soak"},
 	{dir: "internal/protocols"},
+	{dir: "internal/limits"},
 	{dir: "internal/acceptance/run"},
 	{dir: "internal/planted", ours: []string{"internal/rule"}},
 	{dir: "internal/planted/run", ours: []string{"internal/planted"}},

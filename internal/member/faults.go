@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -92,6 +93,9 @@ func (m *Member) finalFetchError(p stream.Partition, err error) error {
 	offset := int64(-1)
 	if w := m.worker(p); w != nil {
 		offset = w.position
+		if batch := wire.Undecodable(p, w.fetched, err); batch != nil {
+			return batch
+		}
 	}
 	switch {
 	case errors.As(err, &loss), errors.Is(err, kerr.OffsetOutOfRange):

@@ -221,7 +221,6 @@ func (m *Member) runPosted() {
 
 // dispatch tags each batch with the ownership that holds its partition and queues it.
 func (m *Member) dispatch(fetches kgo.Fetches) {
-	fetches.EachError(m.fetchError)
 	fetches.EachPartition(func(ftp kgo.FetchTopicPartition) {
 		if len(ftp.Records) == 0 {
 			return
@@ -232,10 +231,12 @@ func (m *Member) dispatch(fetches kgo.Fetches) {
 		if w == nil || o == nil || w.own != o {
 			return // nobody holds it any more: the next owner reads it again
 		}
+		w.fetched = ftp.Records[len(ftp.Records)-1].Offset + 1
 		if w.queue.put(ftp.Records) {
 			m.pause(w)
 		}
 	})
+	fetches.EachError(m.fetchError) // that of a partition is about what comes behind its records
 }
 
 func (m *Member) worker(p stream.Partition) *worker {
@@ -282,7 +283,7 @@ func (m *Member) begin(w *worker, start int64) {
 
 func (m *Member) seek(w *worker, offset int64, epoch int32) {
 	p := w.own.Partition()
-	w.position = offset
+	w.position, w.fetched = offset, offset
 	m.poll.SetOffsets(map[string]map[int32]kgo.EpochOffset{
 		p.Topic: {p.Partition: {Epoch: epoch, Offset: offset}},
 	})

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/codec"
@@ -97,5 +99,31 @@ func TestStartIsCommittedBeforeTheFirstFold(t *testing.T) {
 	p.must(until(p, c, 3))
 	if found != 2 {
 		t.Errorf("I2: at the first fold the committed offset is %d, want 2, where the flow began", found)
+	}
+}
+
+// R18: under FencedOutputs nothing leaves outside the transaction of its offset.
+func TestOutputsLeaveInTheTransaction(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.create("out", nil)
+	p.produce("k", 2)
+	var outside atomic.Int32
+	p.cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		p.cluster.KeepControl()
+		if req.(*kmsg.ProduceRequest).TransactionID == nil {
+			outside.Add(1)
+		}
+		return nil, nil, false
+	})
+	c := p.config()
+	c.Guarantee, c.Outputs, c.Commit = holdfast.FencedOutputs, []string{"out"}, holdfast.Commit{Interval: time.Millisecond}
+	c.Fold = func(ctx context.Context, k *holdfast.Key[int], r stream.Record) error {
+		k.Emit(stream.Message{Topic: "out", Key: r.Key, Value: r.Value})
+		return count(1)(ctx, k, r)
+	}
+	p.must(until(p, c, 2))
+	if n := outside.Load(); n != 0 {
+		t.Errorf("I4: %d requests with outputs left outside a transaction", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -144,7 +145,10 @@ func (w *worker) usable(ctx context.Context, f found) error {
 	//  1. Record 1 is of a key that is not persisted. Records 2 to 9 are of one that is, at 9.
 	//  2. The process crashes. Then the input loses what is from 5 on, and other records take these offsets.
 	//  3. Folding begins at 1, and the key passes over the other records up to 9 as applied.
-	return w.checkTruncation(ctx, f.furthest)
+	if err := w.checkTruncation(ctx, f.furthest); err != nil {
+		return err
+	}
+	return w.checkApplied(ctx, f)
 }
 
 // layoutMoved refuses a progress partition that is another input partition's: how far that one has come
@@ -239,6 +243,10 @@ func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
 	w.engine = w.m.cfg.NewEngine(w.own.Partition())
 	if f.progress != nil {
 		w.store.Adopt(*f.progress, f.progressAt)
+	}
+	if f.incarnation == math.MaxUint32 {
+		return 0, w.located(stream.NewError("rebuild", fmt.Errorf("%w: there is no incarnation above %d", stream.ErrCorruptSnapshot, f.incarnation)).
+			Hinted("somebody has written such a progress record or state: use another snapshot topic"))
 	}
 	w.incarnation = max(w.incarnation, f.incarnation) + 1
 	w.engine.RaiseIncarnation(w.incarnation)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
@@ -19,15 +20,25 @@ type found struct {
 	foreign     *fence.Progress     // the last one that another group wrote
 	moved       string              // the input partition that the newest one names, if that is another; "" none
 	result      snapshot.Result
-	corrupt     error  // a state of the present incarnation cannot be decoded
-	incarnation uint32 // the highest of any snapshot or progress record
-	retained    bool   // nothing was read: the states were kept in memory
+	corrupt     error            // a state of the present incarnation cannot be decoded, or is nobody's of this flow
+	raised      place            // the first state of the highest incarnation
+	ahead       map[uint32]place // the state with the highest applied offset, of each incarnation
+	incarnation uint32           // the highest of any snapshot or progress record
+	retained    bool             // nothing was read: the states were kept in memory
+}
+
+// place is a record of the snapshot partition, and what of it is looked at when all have been read.
+type place struct {
+	offset      int64
+	key         []byte
+	applied     int64
+	incarnation uint32
 }
 
 // restore reads the snapshot partition into an engine of its own.
 func (w *worker) restore(ctx context.Context) (found, error) {
 	p := w.own.Partition()
-	f := found{progressAt: -1, furthest: fence.InputProgress{LeaderEpoch: -1}}
+	f := found{progressAt: -1, furthest: fence.InputProgress{LeaderEpoch: -1}, ahead: map[uint32]place{}}
 	w.engine = w.m.cfg.NewEngine(p)
 	w.incarnation = 0
 	corrupt := map[uint32]error{} // the first of each incarnation
@@ -39,7 +50,10 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 		if err != nil {
 			return err
 		}
-		f.incarnation = max(f.incarnation, uint32(s.Incarnation))
+		if err := w.plausible(s, r); err != nil {
+			return err
+		}
+		f.saw(s, r)
 		// Which incarnation counts is known at the end of the log. States of one before it may be
 		// such as the codec never could, or cannot any more, read.
 		if err := w.load(s, r); err != nil && corrupt[uint32(s.Incarnation)] == nil {
@@ -75,7 +89,63 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 			f.corrupt = err
 		}
 	}
+	if f.progress != nil && f.raised.incarnation > w.incarnation {
+		f.corrupt = w.strange(f.raised, "it is of incarnation %d, and the last progress record of %d", f.raised.incarnation, w.incarnation)
+	}
 	return f, nil
+}
+
+// saw keeps what can be judged only when all records were read.
+func (f *found) saw(s snapshot.Record, r stream.Record) {
+	if s.Kind == snapshot.Tombstone || len(s.Applied) != 1 {
+		return
+	}
+	incarnation := uint32(s.Incarnation)
+	at := place{offset: r.Offset, key: r.Key, applied: s.Applied[0], incarnation: incarnation}
+	f.incarnation = max(f.incarnation, incarnation)
+	if incarnation > f.raised.incarnation {
+		f.raised = at
+	}
+	if before, ok := f.ahead[incarnation]; !ok || at.applied > before.applied {
+		f.ahead[incarnation] = at
+	}
+}
+
+// plausible refuses a state whose incarnation is none: they are counted in 32 bits.
+func (w *worker) plausible(s snapshot.Record, r stream.Record) error {
+	if s.Kind == snapshot.Tombstone || s.Incarnation <= math.MaxUint32 {
+		return nil
+	}
+	return w.strange(place{offset: r.Offset, key: r.Key}, "it is of incarnation %d", s.Incarnation)
+}
+
+// checkApplied makes sure that no state has folded records that the input does not have yet: they would
+// be skipped when they come. The offsets of a state may be above the committed one, which is held back by
+// other keys, and never above the end.
+func (w *worker) checkApplied(ctx context.Context, f found) error {
+	last, ok := f.ahead[w.incarnation]
+	if !ok || f.progress != nil && last.applied < f.progress.Inputs[0].Next {
+		return nil
+	}
+	_, end, _, err := w.input().Ends(ctx)
+	if err != nil {
+		return w.located(stream.NewError("check input", err).Hinted("the next assignment tries again"))
+	}
+	if last.applied < end {
+		return nil
+	}
+	return w.strange(last, "it has folded the input up to offset %d, and the input ends at %d", last.applied, end)
+}
+
+// strange is the error about a record that is in our format and cannot be ours.
+func (w *worker) strange(at place, format string, args ...any) error {
+	p := w.m.progress(w.own.Partition())
+	e := stream.NewError("restore", fmt.Errorf(format+": %w", append(args, stream.ErrCorruptSnapshot)...)).
+		At(stream.Partition{Topic: w.m.cfg.Snapshots.Topic, Partition: p.Partition}, at.offset).
+		Hinted("find the writer of this record and keep it from this topic, which one flow alone may write; then choose Rebuild (Start.Disagreement) to fold the input again, " +
+			"as it is also to be done where the input has lost records that were folded")
+	e.Key = at.key
+	return e
 }
 
 // witness takes a progress record. The newest one counts.
@@ -93,6 +163,10 @@ func (w *worker) witness(f *found, r stream.Record) error {
 			err = fmt.Errorf("%w: %w", stream.ErrCorruptSnapshot, err)
 		}
 		return w.corrupt(r, err)
+	}
+	if before := f.progress; before != nil && progress.Nonce != 0 && progress.Nonce == before.Nonce && progress.Sequence == before.Sequence &&
+		(progress.Incarnation != before.Incarnation || progress.Inputs[0] != before.Inputs[0]) {
+		return w.strange(place{offset: r.Offset, key: r.Key}, "it is another record of the commit that the progress record at offset %d is of", f.progressAt)
 	}
 	f.progress, f.progressAt, f.moved, f.furthest = &progress, r.Offset, "", progress.Inputs[0]
 	if a, ok := fence.ProgressApplied(r); ok {

@@ -34,6 +34,7 @@ type worker struct {
 
 	// Touched by the group's callbacks and between polls only; these exclude each other.
 	position int64
+	fetched  int64 // next offset that the client reads, as far as it has handed over records
 	paused   bool
 
 	// Set by open: in the callback, or later by run.

@@ -25,7 +25,7 @@ var memberBugs = []Bug{
 		Name: "outputs-beside-the-transaction", Rules: []string{"R18"},
 		Off:      "under `FencedOutputs`, outputs are not in the transaction of their offset: `outputs-inside`",
 		Switches: []rule.Name{rule.OutputsInside},
-		Test:     Test{Package: "holdfasttest", Name: "TestProductHistories/outputs_inside,_in_force", Long: true}, Invariant: "I4",
+		Test:     Test{Package: "internal/member", Name: "TestOutputsLeaveInTheTransaction"}, Invariant: "I4",
 	},
 	{
 		Name: "aborted-records-restored", Rules: []string{"R12"},
@@ -48,14 +48,8 @@ var memberBugs = []Bug{
 	{
 		Name: "no-rewind", Rules: []string{"R14"}, Mistake: "no consumer rewind after an abort",
 		Off:   "a new ownership of a partition that stayed goes on where the client had fetched to",
-		Edits: []Edit{{"internal/member/member.go", "\tif start != w.position {\n", "\tif start != w.position && w.position >= 0 {\n"}},
+		Edits: []Edit{{"internal/member/member.go", "\tp := w.own.Partition()\n\tw.position", "\tp := w.own.Partition()\n\tif w.position < 0 && offset > 0 {\n\t\tw.position = offset\n\t\treturn\n\t}\n\tw.position"}},
 		Test:  Test{Package: "internal/member", Name: "TestRenewedOwnershipGoesBack"}, Invariant: "I2",
-	},
-	{
-		Name: "batch-of-another-ownership", Rules: []string{"R14"},
-		Off:      "a batch that was fetched under an earlier ownership is folded: `ownership-tag`",
-		Switches: []rule.Name{rule.OwnershipTag},
-		Test:     Test{Package: "internal/acceptance", Name: "TestKafkaBatchOfAnEarlierOwnership/with_all_rules", Kafka: true}, Invariant: "I2",
 	},
 	{
 		Name: "drains-past-the-budget", Rules: []string{"R13"}, Mistake: "deadline longer than max.poll.interval",

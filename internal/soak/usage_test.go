@@ -76,7 +76,7 @@ func grown(list []sample) (g growth, ok bool) {
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(s sample) bool { return s.owned != g.owned })
 	g.samples = len(list)
-	if len(list) < 6 {
+	if len(list) < 12 { // a third of a few samples is an accident
 		return g, false
 	}
 	third := len(list) / 3

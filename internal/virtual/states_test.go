@@ -44,7 +44,7 @@ var rare = []string{
 	"aborted input record",
 	"output sent again",
 	"user function outlived its ownership",
-	"end waited for a user function",
+	"end that left a user function behind",
 }
 
 // states counts how often each rare state was reached. It is shared by the seeds of a run.
@@ -86,7 +86,6 @@ var messages = map[string]string{
 	"takeover failed and is tried again":                                                                "takeover tried again",
 	"revoke budget is over before everything was committed: the next owner folds it again":              "revoke budget spent",
 	"partition granted anew":                                                                            "granted anew",
-	"the end waits for a fold that does not heed its context":                                           "end waited for a user function",
 	"restore waits for an open transaction: committed records above it cannot be read before it ends. ": "restore waited for an open transaction",
 	"restore waits for an open transaction on our own transactional id: another process opened it ":     "restore took over again",
 	"restore makes no progress":                                                                         "restore made no progress",

@@ -218,12 +218,16 @@ func (f *fetcher) fetch(ctx context.Context, on leader, position int64) (page, e
 	part, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: position, IsolationLevel: isolation, Topic: l.Topic, Partition: l.Partition,
 		KeepControlRecords: f.opts.raw,
-	}, answer, f.decompress, nil)
-	if part.Err != nil && len(part.Records) == 0 {
-		// The bytes came over an intact connection, so asking again brings the same ones.
-		return page{}, stream.NewError("fetch", fmt.Errorf("batch cannot be decoded: %w", part.Err)).At(l.At(), position).
-			Hinted("the batch at this offset is damaged or decompresses to more than the client allows; " +
-				"dump it with kafka-dump-log.sh --deep-iteration on the leader")
+	}, answer, &pageDecompressor{Decompressor: f.decompress}, nil)
+	switch n := len(part.Records); {
+	case part.Err == nil, errors.Is(part.Err, errPageFull):
+	case n > 0: // the next fetch begins at the batch at fault, whatever the client would go on with
+		next = part.Records[n-1].Offset + 1
+	default:
+		if err := Undecodable(l.At(), position, part.Err); err != nil {
+			return page{}, err
+		}
+		return page{}, stream.NewError("fetch", part.Err).At(l.At(), position)
 	}
 	return page{records: part.Records, aborted: answer.AbortedTransactions, next: max(next, position), highWatermark: answer.HighWatermark}, nil
 }

@@ -28,3 +28,23 @@ func TestWitness(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParseWitness: whatever stands in the metadata of an offset is a witness that comes back from its own
+// metadata, or none at all.
+func FuzzParseWitness(f *testing.F) {
+	for _, m := range []string{"", "hf1:ff:2", "hf1:ffffffffffffffff:ffffffffffffffff:pipe", "hf1:1:1:", "hf1:-1:+1", "hf1:0x1:1_0", "hf1:1:2:flow", "note by an operator"} {
+		f.Add(m)
+	}
+	f.Fuzz(func(t *testing.T, metadata string) {
+		w, ok := ParseWitness(metadata)
+		if !ok {
+			if w != (Witness{}) {
+				t.Fatalf("%q is no witness, and gives %+v", metadata, w)
+			}
+			return
+		}
+		if again, ok := ParseWitness(w.Metadata()); !ok || again != w || w.Kind == "" {
+			t.Fatalf("%q gives %+v, whose metadata %q gives %+v, %v", metadata, w, w.Metadata(), again, ok)
+		}
+	})
+}

@@ -243,3 +243,30 @@ func FuzzParseRequest(f *testing.F) {
 		}
 	})
 }
+
+// FuzzAnswers gives the proxy whatever may come back from what it believes to be a broker.
+func FuzzAnswers(f *testing.F) {
+	for _, key := range writeKeys {
+		req := kmsg.RequestForKey(int16(key))
+		req.SetVersion(req.MaxVersion())
+		f.Add(int16(key), req.MaxVersion(), req.ResponseKind().AppendTo(nil))
+	}
+	f.Add(int16(kmsg.ApiVersions), int16(4), []byte{0, 35})
+	f.Fuzz(func(t *testing.T, key, version int16, answer []byte) {
+		frame, err := readFrame(bytes.NewReader(append([]byte{0, 0, byte((len(answer) + 4) >> 8), byte(len(answer) + 4), 0, 0, 0, 0}, answer...)))
+		if err != nil {
+			return
+		}
+		r := Request{Key: key, Version: version}
+		resp, err := r.decodeResponse(frame)
+		if (resp == nil) == (err == nil) {
+			t.Fatalf("answer %v, error %v", resp, err)
+		}
+		if err == nil {
+			Classify(r, resp)
+		}
+		if _, err := r.answeredWith(frame, kerr.ProducerFenced.Code); err == nil && resp == nil {
+			t.Error("an answer that cannot be read was answered with a refusal")
+		}
+	})
+}

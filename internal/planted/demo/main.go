@@ -147,6 +147,11 @@ func (w *world) jobs() []job {
 }
 
 func (w *world) runAll(ctx context.Context) error {
+	ticking, stop := context.WithCancel(ctx)
+	var ticks sync.WaitGroup
+	ticks.Go(func() { w.tick(ticking) })
+	defer ticks.Wait()
+	defer stop()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
@@ -161,6 +166,25 @@ func (w *world) runAll(ctx context.Context) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// tickKey is the key of records that keep coming, so that no input falls silent. Nobody looks at them.
+const tickKey = "tick"
+
+// tick writes such records until ctx ends. One that fails shows as a job that hangs.
+func (w *world) tick(ctx context.Context) {
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		for p := range int32(partitions) {
+			w.client.Produce(ctx, &kgo.Record{Topic: input, Partition: p, Key: []byte(tickKey), Value: []byte("0")}, nil)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // runOne runs a job until it has committed all of the input, and stops it.
