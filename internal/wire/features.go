@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,7 +58,7 @@ func LookupFeatures(ctx context.Context, cl *kgo.Client) (Features, error) {
 
 // LookupVersions is LookupFeatures, and says what the brokers speak beside.
 func LookupVersions(ctx context.Context, cl *kgo.Client) (Features, Versions, error) {
-	answers, faults, err := askVersions(ctx, cl)
+	answers, faults, err := untilTold(ctx, func(ctx context.Context) ([]*kmsg.ApiVersionsResponse, []error, error) { return askVersions(ctx, cl) })
 	if err != nil {
 		return Features{}, Versions{}, err
 	}
@@ -89,6 +90,24 @@ func LookupVersions(ctx context.Context, cl *kgo.Client) (Features, Versions, er
 		return Features{}, Versions{}, errors.Join(append(faults, errors.New("no broker told its versions"))...)
 	}
 	return f, v, nil
+}
+
+// silentRounds is how often brokers are asked that are all silent.
+const silentRounds = 10
+
+// untilTold asks again as long as no broker says anything at all. One that is slow is left out where others
+// have answered; where it is the only one, a start would fail by it.
+func untilTold(ctx context.Context, ask func(context.Context) ([]*kmsg.ApiVersionsResponse, []error, error)) (answers []*kmsg.ApiVersionsResponse, faults []error, err error) {
+	for range silentRounds {
+		answers, faults, err = ask(ctx)
+		if err != nil || len(faults) == 0 || ctx.Err() != nil {
+			break
+		}
+		if slices.ContainsFunc(faults, func(err error) bool { return !errors.Is(err, context.DeadlineExceeded) }) {
+			break // an answer, or an error that is one
+		}
+	}
+	return answers, faults, err
 }
 
 // askVersions asks every broker what it speaks: an answer or a fault for each.
