@@ -57,6 +57,7 @@ func TestBombInTheInput(t *testing.T) {
 				t.Errorf("committed %d, past the batch that was not read", at)
 			}
 			b.kafka = bounded(free, 2*exploded)
+			b.full = b.kafka
 			b.finish(16)
 		})
 	}

@@ -38,7 +38,12 @@ func runBroker(ctx context.Context, p *kafkatest.Parent) error {
 	}
 	b, err := devbroker.Start(devbroker.Config{
 		Listen: "127.0.0.1:0", DataDir: dir, Topics: []devbroker.Topic{{Name: "in", Partitions: 1}},
-		Logger: slog.New(slog.NewTextHandler(logged{p}, nil)),
+		Logger: slog.New(slog.NewTextHandler(logged{p}, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}})),
 	})
 	if err != nil {
 		return err

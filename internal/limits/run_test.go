@@ -50,6 +50,7 @@ type bench struct {
 	t             *testing.T
 	kind          string
 	kafka         kafka.Config // the component's
+	full          kafka.Config // the test's own, which may do everything
 	cl            *kgo.Client  // the test's: it writes to the partitions that records name
 	admin         *kadm.Client
 	group         string
@@ -62,7 +63,7 @@ type bench struct {
 // newBench makes the topics on a cluster that admin reaches without a limit.
 func newBench(t *testing.T, k kafka.Config, kind string) *bench {
 	t.Helper()
-	b := &bench{t: t, kind: kind, kafka: k, group: kafkatest.UniqueName("limits"), commit: 20 * time.Millisecond}
+	b := &bench{t: t, kind: kind, kafka: k, full: k, group: kafkatest.UniqueName("limits"), commit: 20 * time.Millisecond}
 	b.input, b.output = b.group+"-in", b.group+"-out"
 	var err error
 	if b.cl, err = k.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.ZstdCompression()),
@@ -149,9 +150,13 @@ func (b *bench) member() holdfast.Member {
 // model is what the checker folds again.
 func (b *bench) model() holdfasttest.Model {
 	if b.kind == isPipe {
-		return holdfasttest.Pipe(b.pipe())
+		c := b.pipe()
+		c.Kafka = b.full
+		return holdfasttest.Pipe(c)
 	}
-	return holdfasttest.Flow(b.flow())
+	c := b.flow()
+	c.Kafka = b.full
+	return holdfasttest.Flow(c)
 }
 
 // running is a member that runs until it is stopped, or fails.

@@ -39,7 +39,7 @@ func TestKafkaTransactionTimeoutRacesAFlow(t *testing.T) {
 func race(t *testing.T, c *kafkatest.Cluster, guarantee holdfast.Guarantee, commitFirst bool) {
 	f := trial.New(t, c, trial.App{
 		Kind: trial.Flow, Guarantee: guarantee, TransactionTimeout: 3 * time.Second,
-		Session: 2 * time.Minute, Rebalance: 3 * time.Minute, // it stays a member
+		Session: time.Minute, Rebalance: 2 * time.Minute, // it stays a member
 	}, 1)
 	m := f.Member("one")
 	m.Start()
