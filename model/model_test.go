@@ -57,58 +57,16 @@ func TestEveryRuleOn(t *testing.T) {
 	}
 }
 
-// A rule switched off must be noticed, by the check named here.
+// A rule switched off must be noticed, by the check that Traces names, and after as many steps.
 func TestRuleOff(t *testing.T) {
-	for _, c := range []struct {
-		off, config string
-		faults      uint8
-		on          string
-		bad         uint8
-	}{
-		{"R1", "state-1key", 1, "", badOffsetAhead},
-		{"Fence", "state-1key", 1, "", badStaleWrite},
-		{"R2ID", "outputs-1key", 2, "", badStaleWrite},
-		{"R2Order", "outputs-1key", 2, "", badStaleWrite},
-		{"R4Bind", "outputs-1key", 2, "", badStaleWrite},
-		{"R4,R2ID", "outputs-1key", 2, "", badLostUpdate},
-		{"R4,Fence", "outputs-1key", 1, "", badLostUpdate},
-		{"R4,R13", "outputs-1key", 1, "", badLostUpdate},
-		{"R5Abort", "outputs-1key", 1, "", badBelief},
-		{"R5Abort", "outputs-1key", 1, "NoBelief", badLostUpdate},
-		{"R5Commit", "state-1key", 1, "NoBelief", badOffsetAhead},
-		{"R6", "outputs-1key", 1, "", badDisturb},
-		{"R9", "state-del", 1, "", badRegress},
-		{"R10Off", "state-2key", 1, "", badOffsetAhead},
-		{"R12Init,Fence", "outputs-1key", 1, "", badLostUpdate},
-		{"R12Init,Sweep", "outputs-1key", 1, "", badStuck},
-		{"R12Init,R12Stab,Table", "outputs-1key", 1, "", badOffsetFell},
-		{"R12HW", "outputs-1key", 1, "", badStop},
-		{"R12HW,Table", "outputs-1key", 1, "", badOffsetAhead},
-		{"R12Order", "outputs-1key", 1, "", badStop},
-		{"R12Order,Table", "outputs-1key", 1, "", badOffsetAhead},
-		{"Table", "state-del", 1, "", badCameBack},
-		{"R13", "outputs-1key", 1, "", badStaleWrite},
-		{"R14Tag", "state-1key", 1, "Queue", badState},
-		{"R17Two", "state-1key", 1, "", badOffsetAhead},
-		{"R17Min", "state-2key", 1, "", badOffsetAhead},
-		{"R18", "state-1key", 1, "", badOutputLost},
-		{"R20", "state-del", 1, "", badCameBack},
-		{"R20Known", "state-del", 1, "", badCameBack},
-		{"Sweep", "state-1key", 1, "", badStuck},
-		{"Regrant", "outputs-1key", 1, "", badStuck},
-		{"", "outputs-1key", 2, "TV1", badOffsetAhead},
-		{"R2Join", "kip848-outputs", 2, "", badStaleWrite},
-		{"R23", "latest-state", 1, "", badTwoStarts},
-		{"Table", "accident-state", 1, "", badOffsetAhead},
-		{"Table", "accident-del", 1, "", badCameBack},
-	} {
-		r := Run(config(t, c.config, c.faults, c.off, c.on), 5e6, false)
-		if r.Count[c.bad] == 0 {
-			t.Errorf("%s off %s on: not noticed by %q: %v", c.off, c.on, badName[c.bad], r.Count)
+	for _, c := range Traces {
+		r := Run(config(t, c.Config, c.Faults, c.Off, c.On), 5e6, false)
+		if r.Count[c.Bad] == 0 {
+			t.Errorf("%s off %s on: not noticed by %q: %v", c.Off, c.On, badName[c.Bad], r.Count)
 			continue
 		}
-		if n := len(r.Trace(r.First[c.bad])); n != r.Dist[c.bad] {
-			t.Errorf("%s: trace has %d steps, want %d", c.off, n, r.Dist[c.bad])
+		if n := len(r.Trace(r.First[c.Bad])); n != r.Dist[c.Bad] || n != c.Steps {
+			t.Errorf("%s off, %s on, %s: the trace has %d steps and is found at %d, the table says %d", c.Off, c.On, c.Config, n, r.Dist[c.Bad], c.Steps)
 		}
 	}
 }
