@@ -65,7 +65,7 @@ func TestNoTokenWithEpochZero(t *testing.T) {
 			o := s.grant()
 			s.set(o.MemberID(), c.least-1)
 			if token, err := o.Token(t.Context()); !errors.Is(err, stream.ErrOwnershipLost) {
-				t.Errorf("token %+v, %v", token, err)
+				t.Errorf("I8: token %+v of a member that only joins, %v", token, err)
 			}
 			s.set(o.MemberID(), c.least)
 			if token, err := o.Token(t.Context()); err != nil || token.Generation != c.least {
@@ -97,7 +97,7 @@ func TestMayInitNotUnderAnOldEpoch(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		select {
 		case err := <-ended:
-			t.Fatalf("let through under an old epoch: %v", err)
+			t.Fatalf("I7: let through under an old epoch: %v", err)
 		default:
 		}
 		s.set("member-1", 2)

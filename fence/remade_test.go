@@ -77,7 +77,7 @@ func TestWriterDoesNotGoOnInALogThatLostItsTail(t *testing.T) {
 			r.log = r.log[:2]
 			r.mu.Unlock()
 			if err := w.Commit(t.Context(), Offset{3, -1}, put("b", "1")); !errors.Is(err, c.want) {
-				t.Errorf("commit: %v, want %v", err, c.want)
+				t.Errorf("I2: commit to a log that has lost its tail: %v, want %v", err, c.want)
 			}
 			state, _ := r.snapshot()
 			if _, written := state["b"]; written != (c.want == nil) {

@@ -176,13 +176,13 @@ func outputsHeld(r *run, ctx context.Context, off bool) {
 }
 
 // outputsBeside kills an owner whose transaction has not arrived. Outputs that are not in it have.
-func outputsBeside(r *run, ctx context.Context, off bool) {
+func outputsBeside(r *run, ctx context.Context, _ bool) {
 	first := r.start(ctx, "one")
 	first.await(EventRestored, 0, 1)
 	hold := first.hold(r.producing(r.progress()))
 	r.send("a 1now")
 	r.caught(hold)
-	if off {
+	if !r.producing(r.output())(hold.Caught()[0]) { // else it is held along with the rest
 		r.awaitOutput()
 	}
 	first.kill()

@@ -77,7 +77,7 @@ func TestEpochOfAHeldOffset(t *testing.T) {
 				}
 			}
 			if next, epoch := e.committable(); next != last || epoch != c.epoch {
-				t.Errorf("committable is %d with epoch %d, want %d with %d", next, epoch, last, c.epoch)
+				t.Errorf("I7: committable is %d with epoch %d, want %d with %d", next, epoch, last, c.epoch)
 			}
 		})
 	}

@@ -133,7 +133,7 @@ func TestHostileSnapshots(t *testing.T) {
 			b.write(bad)
 			end := b.end(b.progress())
 			b.send(5)
-			err := b.start().failure()
+			err := b.start().refusal(15)
 			var where *stream.Error
 			if !errors.Is(err, c.want) || !errors.As(err, &where) || where.Hint == "" {
 				t.Fatalf("the flow ended with %v, want %v with a next step", err, c.want)

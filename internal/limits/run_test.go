@@ -236,6 +236,27 @@ func (r *running) failure() error {
 	return r.err
 }
 
+// refusal waits until Run has ended by itself, and returns its error. A member that goes on instead, and
+// commits next, has believed what it was to refuse.
+func (r *running) refusal(next int64) error {
+	r.t.Helper()
+	for {
+		r.mu.Lock()
+		at, wake := r.next, r.wake
+		r.mu.Unlock()
+		if at >= next {
+			r.t.Fatalf("I2: the member has gone on, and committed %d", at)
+		}
+		select {
+		case <-wake:
+		case <-r.done:
+			return r.failure()
+		case <-time.After(patience):
+			r.t.Fatalf("the member has not ended within %v", patience)
+		}
+	}
+}
+
 // committed waits until the member has committed next.
 func (r *running) committed(next int64) {
 	r.t.Helper()

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,33 @@ func TestDrainEndsWithTheBudget(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it waited %v for a worker that was done", took)
 		}
+	})
+}
+
+// R13: a fold that never returns cannot keep Run, which says where it is.
+func TestEndDoesNotWaitForAStuckFold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Logger: slog.New(slog.DiscardHandler), Session: fence.Session{RebalanceTimeout: time.Minute}})
+		w := &worker{own: &fence.Ownership{}}
+		w.calling.Store(1)
+		m.running[w] = true
+		m.wg.Add(1)
+		ended := make(chan struct{})
+		go func() {
+			m.awaitWorkers()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(2 * time.Minute):
+			t.Error("I6: the end waits for a fold longer than the rebalance timeout")
+		}
+		if err := m.failed(); !errors.Is(err, stream.ErrFold) {
+			t.Errorf("the member has ended with %v, want %v", err, stream.ErrFold)
+		}
+		m.wg.Done()
+		<-ended
 	})
 }
 

@@ -360,7 +360,7 @@ func TestRetainedStateOfAnOlderOffsetLosesRecords(t *testing.T) {
 			p.must(a.end())
 			got := p.stored2()[fmt.Sprintf("k%d", moved)]
 			if want := map[bool]string{false: "6", true: "4"}[off]; got != want {
-				t.Errorf("6 records were counted as %s, want %s", got, want)
+				t.Errorf("I2: 6 records were counted as %s, want %s", got, want)
 			}
 		})
 	}

@@ -33,6 +33,12 @@ var engineBugs = []Bug{
 		Test:  randomTest, Invariant: "I1",
 	},
 	{
+		Name: "epoch-before-a-gap", Rules: []string{"R21"},
+		Off:   "an offset held back behind a gap is committed with the leader epoch before the gap: the next owner takes the log for truncated",
+		Edits: []Edit{{engineStep, "\t\tif offset == e.next {\n\t\t\tepoch = e.epoch\n", "\t\tif offset >= e.next {\n\t\t\tepoch = e.epoch\n"}},
+		Test:  Test{Package: "internal/engine", Name: "TestEpochOfAHeldOffset"}, Invariant: "I7",
+	},
+	{
 		Name: "offset-not-computed-again", Rules: []string{"R10"},
 		Off:   "a key that the broker refuses stays dirty, and the offset of the rest passes its records",
 		Edits: []Edit{{engineOutcome, "h != nil && h.offset < rest.Next && !e.cfg.NoHolds", "h != nil && h.offset > rest.Next && !e.cfg.NoHolds"}},

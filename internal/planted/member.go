@@ -58,6 +58,12 @@ var memberBugs = []Bug{
 		Test:  Test{Package: "internal/member", Name: "TestDrainEndsWithTheBudget"}, Invariant: "I6",
 	},
 	{
+		Name: "ends-with-the-fold", Rules: []string{"R13"},
+		Off:   "the end of a member waits for a user function that does not return",
+		Edits: []Edit{{"internal/member/member.go", "\t\t\tif err := m.stuck(); err != nil {\n\t\t\t\tm.fail(err)\n\t\t\t\treturn\n", "\t\t\tif err := m.stuck(); err != nil {\n\t\t\t\tm.fail(err)\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestEndDoesNotWaitForAStuckFold"}, Invariant: "I6",
+	},
+	{
 		Name: "folds-in-doubt", Rules: []string{"R5"},
 		Off:   "records are folded while the outcome of a transaction is unknown",
 		Edits: []Edit{{"internal/member/worker.go", "w.doubt.Load() || w.blocked", "w.blocked"}},
@@ -68,6 +74,18 @@ var memberBugs = []Bug{
 		Off:   "the count of input partitions is not compared with that of the state",
 		Edits: []Edit{{memberPrepare, "\tcase facts.Partitions != partitions:\n", "\tcase facts.Partitions < partitions:\n"}},
 		Test:  Test{Package: "internal/member", Name: remedies + "/another_partition_count"}, Invariant: "I2",
+	},
+	{
+		Name: "applied-behind-the-end", Rules: []string{"R21"},
+		Off:   "a state that has folded what the input does not have is believed, and its records to come are skipped",
+		Edits: []Edit{{memberPrepare, "\treturn w.checkApplied(ctx, f)\n", "\treturn nil\n"}},
+		Test:  Test{Package: "internal/limits", Name: "TestHostileSnapshots/applied_behind_the_input's_end"}, Invariant: "I2",
+	},
+	{
+		Name: "retained-state-believed", Rules: []string{"-"},
+		Off:      "a state that was kept over a rebalance is used as it is: `retained-check`",
+		Switches: []rule.Name{rule.RetainedCheck},
+		Test:     Test{Package: "internal/member", Name: "TestRetainedStateOfAnOlderOffsetLosesRecords"}, Invariant: "I2",
 	},
 	{
 		Name: "fold-version-ignored", Rules: []string{"R22"},

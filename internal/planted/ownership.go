@@ -7,13 +7,19 @@ const (
 	group     = "fence/group.go"
 )
 
-// Who owns a partition, and until when.
+// Who owns a partition, and until when, and whether the brokers refuse whoever does not.
 var ownershipBugs = []Bug{
 	{
 		Name: "rejoin-not-seen", Rules: []string{"R2"},
 		Off:      "member ids are not compared with the grant's: `grant-id`",
 		Switches: []rule.Name{rule.GrantID},
 		Test:     Test{Package: "fence", Name: "TestTokenAfterASilentRejoin"}, Invariant: "I3",
+	},
+	{
+		Name: "epoch-zero", Rules: []string{"R2"},
+		Off:   "the epoch of a member that only joins is a generation",
+		Edits: []Edit{{"fence/session.go", "\tif s.serverSide || s.expectServerSide {\n\t\treturn 1\n", "\tif s.serverSide && s.expectServerSide {\n\t\treturn 0\n"}},
+		Test:  Test{Package: "fence", Name: "TestNoTokenWithEpochZero"}, Invariant: "I8",
 	},
 	{
 		Name: "rejoin-not-seen-in-callbacks", Rules: []string{"R2"},
@@ -52,6 +58,12 @@ var ownershipBugs = []Bug{
 		Off:   "the transactional id of two partitions can be the same",
 		Edits: []Edit{{"fence/config.go", "\tb.WriteString(strconv.Itoa(len(group)))\n\tb.WriteByte('-')\n", ""}},
 		Test:  Test{Package: "fence", Name: "FuzzTransactionalID"}, Invariant: "I3",
+	},
+	{
+		Name: "fence-on-trust", Rules: []string{"-"},
+		Off:      "a fenced start does not find out whether the brokers refuse a stale generation: `fence-probe`",
+		Switches: []rule.Name{rule.FenceProbe},
+		Test:     Test{Package: "internal/preflight", Name: "TestProbeAnswers"}, Invariant: "I3",
 	},
 	{
 		Name: "output-without-a-heartbeat", Rules: []string{"R16"},

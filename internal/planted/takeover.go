@@ -23,6 +23,12 @@ var takeoverBugs = []Bug{
 		Test:  Test{Package: "fence", Name: "TestReadBackFindsAnotherOwner"}, Invariant: "I3",
 	},
 	{
+		Name: "old-epoch-is-known", Rules: []string{"R4"},
+		Off:   "STALE_MEMBER_EPOCH counts as an answer of a group that knows the member",
+		Edits: []Edit{{ownership, "errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.UnstableOffsetCommit):\n\t\t\treturn nil", "errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.UnstableOffsetCommit), errors.Is(err, kerr.StaleMemberEpoch):\n\t\t\treturn nil"}},
+		Test:  Test{Package: "fence", Name: "TestMayInitNotUnderAnOldEpoch"}, Invariant: "I7",
+	},
+	{
 		Name: "no-initialisation", Rules: []string{"R12"}, Mistake: "initialisation left out",
 		Off:      "the id is not initialised at a grant: `takeover`",
 		Switches: []rule.Name{rule.Takeover},

@@ -103,6 +103,12 @@ var transactionBugs = []Bug{
 		Test:  Test{Package: "fence", Name: "TestRefusedRecordIsTakenOut"}, Invariant: "I1",
 	},
 	{
+		Name: "another-log", Rules: []string{"R21"},
+		Off:      "what is written may come before what is known to be in the log: `same-log`",
+		Switches: []rule.Name{rule.SameLog},
+		Test:     Test{Package: "fence", Name: "TestWriterDoesNotGoOnInALogThatLostItsTail"}, Invariant: "I2",
+	},
+	{
 		Name: "no-pause", Rules: []string{"R11"},
 		Off:   "the next transaction begins at once",
 		Edits: []Edit{{"fence/pause.go", "\tleft := p.pause - time.Since(p.ended)\n", "\tleft := p.pause - p.pause\n"}},
