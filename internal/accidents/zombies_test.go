@@ -3,6 +3,7 @@ package accidents
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +48,19 @@ func hold(r *run, match wiretap.Match) *wiretap.Fault {
 	f := r.tap.Fault(wiretap.HoldRequest, match)
 	r.t.Cleanup(f.Lift)
 	return f
+}
+
+// inits matches what initialises the transactional ids of the component. The fence probe of a start has an
+// id of its own, and is let through.
+func (l *lab) inits() wiretap.Match {
+	var ids []string
+	for p := range l.partitions {
+		ids = append(ids, l.id(p))
+	}
+	return wiretap.All(wiretap.Keys(kmsg.InitProducerID), func(r wiretap.Request) bool {
+		req, err := r.Decoded()
+		return err == nil && slices.Contains(ids, idIn(req))
+	})
 }
 
 // expelled waits until the group has no member of a client id, and has settled without it.
@@ -109,7 +123,7 @@ func TestKafkaLateCommitForALostPartition(t *testing.T) {
 		caught(t, end, 2)
 		joins := seenA.of(kmsg.JoinGroup, "", nil)
 		tapB := tapOf(t, l.k)
-		init := tapB.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.InitProducerID))
+		init := tapB.Fault(wiretap.HoldRequest, l.inits())
 		t.Cleanup(init.Lift)
 		b := l.startUnder(ctx, "B", dialer(tapB))
 		b.tap = tapB
@@ -172,8 +186,8 @@ func TestKafkaStaleOwnerInitialisesLate(t *testing.T) {
 		seenA := watch(t, tapA)
 		// The client of the takeover in the callback is given up when that has to return: what is held is
 		// the request of the next one.
-		tapA.Fault(wiretap.DropRequest, wiretap.First(1, wiretap.Keys(kmsg.InitProducerID)))
-		init := tapA.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.InitProducerID))
+		tapA.Fault(wiretap.DropRequest, wiretap.First(1, l.inits()))
+		init := tapA.Fault(wiretap.HoldRequest, l.inits())
 		t.Cleanup(init.Lift)
 		a := l.startUnder(ctx, "A", dialer(tapA))
 		a.tap = tapA
@@ -256,7 +270,7 @@ func TestKafkaSilentRejoin(t *testing.T) {
 		l.atRest(l.id(0))
 		join := hold(a, wiretap.Keys(kmsg.JoinGroup))
 		tapB := tapOf(t, l.k)
-		init := tapB.Fault(wiretap.HoldRequest, wiretap.Keys(kmsg.InitProducerID))
+		init := tapB.Fault(wiretap.HoldRequest, l.inits())
 		t.Cleanup(init.Lift)
 		b := l.startUnder(ctx, "B", dialer(tapB))
 		b.tap = tapB
