@@ -70,9 +70,9 @@ crash-steps: setup-kafka ## kill, cut off and reset a member between each two of
 		go test -count=1 -timeout 60m -run '^TestKafkaCrashSteps$$' ./internal/crash || failed=1; \
 	cat "$$results"; exit $${failed:-0}
 
-planted: setup-kafka ## plant each bug of docs/reliability.md: the test named for it must notice
 planted: ## plant each bug of docs/reliability.md: the test named for it must notice
 	@go run ./internal/planted/run
+
 # What it finds stays in testdata/fuzz of the package, where "test" has it from then on.
 fuzz: ## every fuzz target of every module for FUZZTIME (30s); FUZZ=pattern for some
 	@scripts/fuzz.sh
@@ -82,7 +82,8 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory check
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory test-fast
 	@go test -race -tags synctests -timeout 60m ./internal/virtual -run 'TestSeeds$$' -seeds 200
-	@$(MAKE) --no-print-directory virtual SEEDS=10000 VIRTUAL="-run TestSeeds$$ -sometimes -v"
+	@# Twice two dollars: what is given to a make on its command line is expanded once more.
+	@$(MAKE) --no-print-directory virtual SEEDS=10000 VIRTUAL='-run TestSeeds$$$$ -sometimes -v'
 	@$(MAKE) --no-print-directory planted
 	@FUZZTIME=$${FUZZTIME:-2m} $(MAKE) --no-print-directory fuzz
 	@for version in $(KAFKA_VERSIONS); do \
