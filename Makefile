@@ -65,10 +65,10 @@ accidents: setup-kafka ## offsets and logs that meet an accident, stale owners, 
 	@HOLDFAST_NIGHTLY=1 go test -count=1 -timeout 40m -parallel 4 -run ^TestKafka ./internal/accidents
 
 crash-steps: setup-kafka ## kill, cut off and reset a member between each two of its requests, on Kafka of HOLDFAST_KAFKA_VERSION
-	@results="$(CURDIR)/results/crash-steps/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md"; \
+	@results="$(CURDIR)/results/crash-steps/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md"; rm -f "$$results"; \
 	HOLDFAST_CRASH_STEPS=all HOLDFAST_CRASH_RESULTS="$$results" \
 		go test -count=1 -timeout 60m -run '^TestKafkaCrashSteps$$' ./internal/crash || failed=1; \
-	cat "$$results"; exit $${failed:-0}
+	cat "$$results" || failed=1; exit $${failed:-0}
 
 planted: ## plant each bug of docs/reliability.md: the test named for it must notice
 	@go run ./internal/planted/run
@@ -88,7 +88,7 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@FUZZTIME=$${FUZZTIME:-2m} $(MAKE) --no-print-directory fuzz
 	@for version in $(KAFKA_VERSIONS); do \
 		echo "== Kafka $$version"; \
-		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=60m HOLDFAST_KAFKA_VERSION=$$version \
+		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=180m HOLDFAST_KAFKA_VERSION=$$version \
 			HOLDFAST_CRASH_RESULTS="$(CURDIR)/results/crash-steps/$$version.md" scripts/test-kafka.sh; \
 	done
 
