@@ -65,14 +65,14 @@ accidents: setup-kafka ## offsets and logs that meet an accident, stale owners, 
 	@HOLDFAST_NIGHTLY=1 go test -count=1 -timeout 40m -parallel 4 -run ^TestKafka ./internal/accidents
 
 crash-steps: setup-kafka ## kill, cut off and reset a member between each two of its requests, on Kafka of HOLDFAST_KAFKA_VERSION
-	@results="$(CURDIR)/results/crash-steps/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md"; \
+	@results="$(CURDIR)/results/crash-steps/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md"; rm -f "$$results"; \
 	HOLDFAST_CRASH_STEPS=all HOLDFAST_CRASH_RESULTS="$$results" \
 		go test -count=1 -timeout 60m -run '^TestKafkaCrashSteps$$' ./internal/crash || failed=1; \
-	cat "$$results"; exit $${failed:-0}
+	cat "$$results" || failed=1; exit $${failed:-0}
 
-planted: setup-kafka ## plant each bug of docs/reliability.md: the test named for it must notice
 planted: ## plant each bug of docs/reliability.md: the test named for it must notice
 	@go run ./internal/planted/run
+
 # What it finds stays in testdata/fuzz of the package, where "test" has it from then on.
 fuzz: ## every fuzz target of every module for FUZZTIME (30s); FUZZ=pattern for some
 	@scripts/fuzz.sh
@@ -82,12 +82,13 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory check
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory test-fast
 	@go test -race -tags synctests -timeout 60m ./internal/virtual -run 'TestSeeds$$' -seeds 200
-	@$(MAKE) --no-print-directory virtual SEEDS=10000 VIRTUAL="-run TestSeeds$$ -sometimes -v"
+	@# Twice two dollars: what is given to a make on its command line is expanded once more.
+	@$(MAKE) --no-print-directory virtual SEEDS=10000 VIRTUAL='-run TestSeeds$$$$ -sometimes -v'
 	@$(MAKE) --no-print-directory planted
 	@FUZZTIME=$${FUZZTIME:-2m} $(MAKE) --no-print-directory fuzz
 	@for version in $(KAFKA_VERSIONS); do \
 		echo "== Kafka $$version"; \
-		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=60m HOLDFAST_KAFKA_VERSION=$$version \
+		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=180m HOLDFAST_KAFKA_VERSION=$$version \
 			HOLDFAST_CRASH_RESULTS="$(CURDIR)/results/crash-steps/$$version.md" scripts/test-kafka.sh; \
 	done
 

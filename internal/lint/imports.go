@@ -65,7 +65,6 @@ var allowed = []allowance{
 	{dir: "internal/accidents"},
 	{dir: "internal/fieldcases"},
 	{dir: "internal/acceptance"},
-	{dir: "internal/accidents"},
 	{dir: "internal/eos"},
 	{dir: "internal/outputs"},
 	{dir: "internal/virtual"},

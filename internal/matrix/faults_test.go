@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -21,6 +22,19 @@ func (c *cell) inFlight(m *trial.Member) (hold *wiretap.Fault, partition int32) 
 	partition = m.PartitionOf(c.f.Caught(hold, 1)[0])
 	c.bit(true, "a commit of partition %d was in flight", partition)
 	return hold, partition
+}
+
+// told waits for what closes a channel, and notes it.
+func (c *cell) told(what <-chan struct{}, words string) {
+	c.t.Helper()
+	limit := time.NewTimer(c.f.Patience)
+	defer limit.Stop()
+	select {
+	case <-what:
+		c.bit(true, "%s", words)
+	case <-limit.C:
+		c.bit(false, "%s", words)
+	}
 }
 
 // awaitMove waits until another member than m has partition p, after mark.
@@ -60,7 +74,7 @@ func join(c *cell) {
 	})
 	other.Start()
 	c.ms = append(c.ms, other)
-	<-asked
+	c.told(asked, "the newcomer has asked to join")
 	hold.Lift()
 	other.Owns()
 	got := c.f.Since(c.mark, other.Is(trial.Kinds(holdfasttest.EventAssigned)))
@@ -209,10 +223,6 @@ func coordinatorMoved(c *cell) {
 	c.bit(from != to, "the group's from %d to %d", from, to)
 	mark := c.f.Mark()
 	hold.Lift()
-	select {
-	case <-stale:
-		c.bit(true, "the commit met NOT_COORDINATOR")
-	case <-c.t.Context().Done():
-	}
+	c.told(stale, "the commit met NOT_COORDINATOR")
 	c.f.Await(fmt.Sprintf("a commit of partition %d", partition), mark, 1, trial.CommittedTo(partition, 0))
 }

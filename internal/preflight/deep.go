@@ -96,10 +96,17 @@ func (i *inspection) oldest() string {
 // internals looks at the topics in which the brokers keep offsets and transactions: what these lose,
 // every component on the cluster loses.
 func (i *inspection) internals(ctx context.Context) {
-	for topic, setting := range map[string]string{"__consumer_offsets": "offsets.topic", "__transaction_state": "transaction.state.log"} {
-		if topic == "__transaction_state" && !i.Transactional {
+	for _, t := range []struct {
+		topic, setting string
+		fenced         bool // only a fenced component uses it
+	}{
+		{topic: "__consumer_offsets", setting: "offsets.topic"},
+		{topic: "__transaction_state", setting: "transaction.state.log", fenced: true},
+	} {
+		if t.fenced && !i.Transactional {
 			continue
 		}
+		topic, setting := t.topic, t.setting
 		id, what := "topic."+strings.Trim(topic, "_"), "brokers' topic "+topic
 		facts, err := wire.TopicFacts(ctx, i.client, topic)
 		switch {
@@ -114,12 +121,6 @@ func (i *inspection) internals(ctx context.Context) {
 			i.weakness(topic, facts)
 		}
 	}
-	slices.SortStableFunc(i.found.Report.Findings, func(a, b claim.Finding) int {
-		if strings.HasPrefix(a.What, "brokers' topic") && strings.HasPrefix(b.What, "brokers' topic") {
-			return strings.Compare(a.What, b.What)
-		}
-		return 0
-	})
 }
 
 // week is how long a group may be down before what the brokers keep for it expires, by their defaults.
