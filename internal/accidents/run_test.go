@@ -64,15 +64,6 @@ func (l *lab) startUnder(ctx context.Context, name string, opts ...kgo.Opt) *run
 	return r
 }
 
-// tapped starts the component behind proxies of its own.
-func (l *lab) tapped(ctx context.Context, name string) *run {
-	l.t.Helper()
-	tap := tapOf(l.t, l.k)
-	r := l.startUnder(ctx, name, dialer(tap))
-	r.tap = tap
-	return r
-}
-
 func (l *lab) component(r *run, opts []kgo.Opt) (interface{ Run(context.Context) error }, error) {
 	opts = append(opts, kgo.ClientID(r.name))
 	if l.kind == copies {
@@ -136,18 +127,6 @@ func await[E any](r *run, mark int, is func(E) bool) E {
 			r.t.Fatalf("%s: no %T within %v", r.name, e, patience)
 		}
 	}
-}
-
-// all returns the events so far that are an E.
-func all[E any](r *run) (out []E) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.events {
-		if e, ok := e.(E); ok {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 // any1 accepts every event.

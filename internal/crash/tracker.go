@@ -359,7 +359,9 @@ func code(resp kmsg.Response) int16 {
 					}
 				}
 			}
-			return g.ErrorCode
+			if g.ErrorCode != 0 {
+				return g.ErrorCode
+			}
 		}
 	case *kmsg.OffsetCommitResponse:
 		for _, t := range r.Topics {
