@@ -10,6 +10,8 @@ MODULES = $(shell go list -m -f '{{.Dir}}')
 # How many schedules "virtual" runs.
 SEEDS ?= 200
 KAFKA_VERSIONS ?= 4.4.0 4.0.0 3.9.1
+# The bound of one package without a broker.
+FAST_TIMEOUT ?= 10m
 STATICCHECK := $(CURDIR)/bin/staticcheck
 
 # $(call each,command) runs a command in every module.
@@ -48,7 +50,7 @@ test: setup ## everything: checks, broker-free tests, tests on real Kafka
 	@go run ./internal/planted/run -shard 3
 
 test-fast: ## the tests that need no broker, with the race detector
-	@$(call each,go test $(RACE) -timeout 10m -skip ^TestKafka ./...)
+	@$(call each,go test $(RACE) -timeout $(FAST_TIMEOUT) -skip ^TestKafka ./...)
 	@$(MAKE) --no-print-directory virtual
 
 # Without the race detector, under which a seed takes eight times as long: nightly has some of them with it.
@@ -80,7 +82,8 @@ fuzz: ## every fuzz target of every module for FUZZTIME (30s); FUZZ=pattern for 
 nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@scripts/setup-kafka.sh $(KAFKA_VERSIONS)
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory check
-	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory test-fast
+	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory test-fast FAST_TIMEOUT=90m
+	@$(MAKE) --no-print-directory model
 	@go test -race -tags synctests -timeout 60m ./internal/virtual -run 'TestSeeds$$' -seeds 200
 	@# Twice two dollars: what is given to a make on its command line is expanded once more.
 	@$(MAKE) --no-print-directory virtual SEEDS=10000 VIRTUAL='-run TestSeeds$$$$ -sometimes -v'

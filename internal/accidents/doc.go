@@ -26,5 +26,5 @@
 //	the silent rejoin (R2)                   TestKafkaSilentRejoin; TestKafkaSilentRejoinWithTheSuccessorAlive, …Gone
 //	a hijacked id (R8)                       TestKafkaHijackedID; TestKafkaStrangerUnderTheSameID; eos TestKafkaForeignUseOfATransactionalID
 //	two applications under one id            TestKafkaTwoApplicationsUnderOneID
-//	a paused owner's late output (R16)       TestKafkaPausedOwnersLateOutput; TestKafkaStoppedWithAHeartbeatAnswerInFlight
+//	a paused owner's late output (R16)       TestKafkaStoppedWithAHeartbeatAnswerInFlight; TestKafkaPausedOwnersLateOutput, where the transaction has it
 package accidents

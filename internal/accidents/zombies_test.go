@@ -363,7 +363,7 @@ func TestKafkaTwoApplicationsUnderOneID(t *testing.T) {
 	})
 }
 
-// R16 and the epoch: a process is stopped with a commit on its way, for longer than its session, and wakes
+// The epoch: a process is stopped with a commit on its way, for longer than its session, and wakes
 // when its successor has committed. What it had on its way is refused, and nothing that it wakes with is
 // seen by a reader.
 func TestKafkaPausedOwnersLateOutput(t *testing.T) {
