@@ -175,16 +175,15 @@ func outputsHeld(r *run, ctx context.Context, off bool) {
 	next.stop()
 }
 
-// outputsBeside kills an owner whose transaction has not arrived. Outputs that are not in it have.
+// outputsBeside kills an owner whose transaction has not ended, with its output in the log. The takeover
+// aborts one that is in the transaction.
 func outputsBeside(r *run, ctx context.Context, _ bool) {
 	first := r.start(ctx, "one")
 	first.await(EventRestored, 0, 1)
-	hold := first.hold(r.producing(r.progress()))
+	hold := first.hold(wiretap.Committing)
 	r.send("a 1now")
 	r.caught(hold)
-	if !r.producing(r.output())(hold.Caught()[0]) { // else it is held along with the rest
-		r.awaitOutput()
-	}
+	r.awaitOutput() // it is in the log, whether in the transaction or beside it
 	first.kill()
 	next := r.start(ctx, "two")
 	r.send("a 2now")

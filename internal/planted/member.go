@@ -47,9 +47,12 @@ var memberBugs = []Bug{
 	},
 	{
 		Name: "no-rewind", Rules: []string{"R14"}, Mistake: "no consumer rewind after an abort",
-		Off:   "a new ownership of a partition that stayed goes on where the client had fetched to",
-		Edits: []Edit{{"internal/member/member.go", "\tp := w.own.Partition()\n\tw.position", "\tp := w.own.Partition()\n\tif w.position < 0 && offset > 0 {\n\t\tw.position = offset\n\t\treturn\n\t}\n\tw.position"}},
-		Test:  Test{Package: "internal/member", Name: "TestRenewedOwnershipGoesBack"}, Invariant: "I2",
+		Off: "a new ownership of a partition that stayed goes on where the client had fetched to",
+		Edits: []Edit{
+			{"internal/member/member.go", "\tp := w.own.Partition()\n\tw.position", "\tp := w.own.Partition()\n\tif w.position < 0 && offset > 0 {\n\t\tw.position = offset\n\t\treturn\n\t}\n\tw.position"},
+			{"internal/member/member.go", "\tif start != w.position || w.after >= 0 {\n", "\tif start != w.position {\n"},
+		},
+		Test: Test{Package: "internal/member", Name: "TestRenewedOwnershipGoesBack"}, Invariant: "I2",
 	},
 	{
 		Name: "drains-past-the-budget", Rules: []string{"R13"}, Mistake: "deadline longer than max.poll.interval",
