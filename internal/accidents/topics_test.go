@@ -30,6 +30,7 @@ func TestKafkaInputRecreatedWhileStopped(t *testing.T) {
 // The input is deleted and made again under a running member, which stops and has taken nothing of it.
 func TestKafkaInputRecreatedWhileRunning(t *testing.T) {
 	each(t, 1, func(t *testing.T, l *lab) {
+		unhurried(l)
 		l.produce(0, 0, 10)
 		r := l.start("running")
 		r.committedTo(0, 10)
@@ -64,6 +65,7 @@ func TestKafkaSnapshotsRecreatedWhileStopped(t *testing.T) {
 // must not go on in the empty one: only the keys that come again would be in it.
 func TestKafkaSnapshotsRecreatedWhileRunning(t *testing.T) {
 	each(t, 1, func(t *testing.T, l *lab) {
+		unhurried(l)
 		l.produce(0, 0, 10)
 		r := l.start("running")
 		r.committedTo(0, 10)
