@@ -39,15 +39,6 @@ func nightly(t *testing.T) {
 	}
 }
 
-// unhurried leaves a case in which most of the time is the clients' own wait for a topic to come back to
-// the nightly run, but for the default guarantee.
-func unhurried(l *lab) {
-	l.t.Helper()
-	if l.kind != states {
-		nightly(l.t)
-	}
-}
-
 func TestMain(m *testing.M) {
 	// The tests wait for brokers most of the time. -parallel on the command line still wins.
 	if err := flag.Set("test.parallel", "8"); err != nil {
