@@ -13,7 +13,7 @@
 //	snapshots truncated, also mid-restore    the same; fence TestWriterDoesNotGoOnInALogThatLostItsTail
 //	applied ahead of the offset, truncated   TestKafkaTruncationBetweenRuns (N); engine TestBatchKnowsHowFarItsSnapshotsAre
 //	input made again                         TestKafkaInputRecreatedWhileStopped, …WhileRunning
-//	snapshots made again                     TestKafkaSnapshotsRecreatedWhileStopped, …WhileRunning
+//	snapshots made again                     TestKafkaSnapshotsRecreatedWhileStopped, …WhileRunning (N)
 //	partitions added                         TestKafkaPartitionsAddedWhileStopped, …WhileRunning, …ToTheSnapshots
 //	compaction between any two steps         TestKafkaCompactionBetweenAnyTwoSteps (N), TestKafkaCompactionUnderARestore (N)
 //	delete.retention passed while down       TestKafkaDeleteRetentionPassesWhileDown (N)

@@ -41,7 +41,7 @@ func nightly(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	// The tests wait for brokers most of the time. -parallel on the command line still wins.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	kafkatest.Main(m, trial.Child())
@@ -135,6 +135,7 @@ func newLab(t *testing.T, k *kafkatest.Cluster, what kind, partitions int32) *la
 // each runs a case for every kind, side by side, on one broker.
 func each(t *testing.T, partitions int32, test func(t *testing.T, l *lab)) {
 	t.Helper()
+	t.Parallel()
 	for _, what := range kinds {
 		t.Run(string(what), func(t *testing.T) {
 			t.Parallel()

@@ -48,7 +48,8 @@ var offsetCases = []offsetCase{
 		{"rebuild", policy(holdfast.Rebuild), 0, again(10)},
 	}},
 	{name: "reset back", kinds: []kind{copies}, spoil: reset(4), ways: []way{
-		{"go on", nothing, 4, map[kind][]loss{copies: append(repeated(6), loss{"I3", 1, "had restored up to 4"})}},
+		// How often it falls depends on how the transactions cut the records between 4 and 10.
+		{"go on", nothing, 4, map[kind][]loss{copies: append(repeated(6), loss{"I3", 1, "had restored up to 4"}, loss{"I3", atWill, "the committed offset falls from 10 to "})}},
 	}},
 	{name: "reset forward", kinds: []kind{states, outputs}, spoil: reset(12), stops: true, words: []string{"offset 12 is ahead of the snapshots' 10"}, ways: []way{
 		{"reset to the snapshots", reset(10), 10, nil},
@@ -64,10 +65,14 @@ var offsetCases = []offsetCase{
 
 // The committed offset is missing, or an operator has moved it, while the component was down.
 func TestKafkaOffsetAccidents(t *testing.T) {
+	t.Parallel()
 	for _, c := range offsetCases {
 		for _, what := range c.kinds {
 			for _, w := range c.ways {
 				t.Run(string(what)+"/"+c.name+"/"+w.name, func(t *testing.T) {
+					if what == outputs && c.name != "missing" { // the start table is one for both kinds of flow
+						nightly(t)
+					}
 					t.Parallel()
 					c.run(newShared(t, what, 1), w)
 				})

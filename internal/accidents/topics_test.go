@@ -30,6 +30,9 @@ func TestKafkaInputRecreatedWhileStopped(t *testing.T) {
 // The input is deleted and made again under a running member, which stops and has taken nothing of it.
 func TestKafkaInputRecreatedWhileRunning(t *testing.T) {
 	each(t, 1, func(t *testing.T, l *lab) {
+		if l.kind != states { // most of it is a wait for the topic to come back
+			nightly(t)
+		}
 		l.produce(0, 0, 10)
 		r := l.start("running")
 		r.committedTo(0, 10)
@@ -63,6 +66,7 @@ func TestKafkaSnapshotsRecreatedWhileStopped(t *testing.T) {
 // The snapshot topic, or a pipe's progress topic, is deleted and made again under a running member. It
 // must not go on in the empty one: only the keys that come again would be in it.
 func TestKafkaSnapshotsRecreatedWhileRunning(t *testing.T) {
+	nightly(t) // the client waits a quarter of a minute for the topic to come back
 	each(t, 1, func(t *testing.T, l *lab) {
 		l.produce(0, 0, 10)
 		r := l.start("running")

@@ -77,6 +77,7 @@ func (u *unclean) lab(what kind, weakInput bool) *lab {
 	l := newLab(u.t, u.k, what, 1)
 	l.member = holdfast.Member{SessionTimeout: 45 * time.Second, RebalanceTimeout: time.Minute, HeartbeatInterval: time.Second}
 	compact := map[string]string{"cleanup.policy": "compact"}
+	l.group = u.coordinated(l)
 	if weakInput {
 		l.input += "-weak"
 		u.weaken(l.input, nil)
@@ -85,6 +86,27 @@ func (u *unclean) lab(what kind, weakInput bool) *lab {
 		u.weaken(l.progress(), compact)
 	}
 	return l
+}
+
+// coordinated returns a name for the group of l whose coordinator is the broker that stays: a membership
+// that ends with its coordinator has the member check its logs anew before it would meet the loss itself.
+func (u *unclean) coordinated(l *lab) (group string) {
+	u.t.Helper()
+	var names []string
+	for i := range 32 {
+		names = append(names, fmt.Sprintf("%s-%d", l.group, i))
+	}
+	l.retried("find the coordinators", func(ctx context.Context) error {
+		found := u.admin.FindGroupCoordinators(ctx, names...)
+		for _, c := range found.Sorted() {
+			if c.Err == nil && c.NodeID == 3 {
+				group = c.Name
+				return nil
+			}
+		}
+		return errors.Join(found.Error(), errors.New("broker 3 coordinates none of the groups"))
+	})
+	return group
 }
 
 // await waits until the partition of each weak topic is accepted by is.

@@ -27,6 +27,7 @@ var whole = []kind{outputs, copies}
 // happen.
 func withAndWithout(t *testing.T, kinds []kind, off []rule.Name, schedule func(t *testing.T, ctx context.Context, what kind, inForce bool)) {
 	t.Helper()
+	t.Parallel()
 	for _, what := range kinds {
 		t.Run(string(what)+"/with all rules", func(t *testing.T) {
 			if what == copies { // the fence is the same
@@ -306,6 +307,7 @@ func TestKafkaSilentRejoin(t *testing.T) {
 // R8: something outside the group initialises the id each time a commit is about to be bound. At the
 // fifth fence in a row the component stops, naming the id and the causes. Nothing is lost.
 func TestKafkaHijackedID(t *testing.T) {
+	t.Parallel()
 	for _, what := range whole {
 		t.Run(string(what), func(t *testing.T) {
 			t.Parallel()
@@ -367,6 +369,7 @@ func TestKafkaTwoApplicationsUnderOneID(t *testing.T) {
 // when its successor has committed. What it had on its way is refused, and nothing that it wakes with is
 // seen by a reader.
 func TestKafkaPausedOwnersLateOutput(t *testing.T) {
+	t.Parallel()
 	for name, app := range map[string]trial.App{
 		"flow": {Kind: trial.Flow, Guarantee: holdfast.FencedOutputs},
 		"pipe": {Kind: trial.Pipe},
