@@ -167,11 +167,22 @@ func rebuildCures(err error) bool {
 		errors.Is(err, stream.ErrFoldVersion) || errors.Is(err, stream.ErrCorruptSnapshot)
 }
 
-func (w *worker) lookAgain(ctx context.Context, look int) error {
+// pauseBefore waits between two looks, longer after each; not before the first one, which comes after none.
+func pauseBefore(ctx context.Context, looked int) error {
+	if looked == 0 {
+		return nil
+	}
 	select {
-	case <-time.After(time.Duration(look) * 100 * time.Millisecond):
+	case <-time.After(time.Duration(looked) * 100 * time.Millisecond):
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+func (w *worker) lookAgain(ctx context.Context, look int) error {
+	if err := pauseBefore(ctx, look); err != nil {
+		return err
 	}
 	committed, err := w.store.Refetch(ctx)
 	if err != nil {

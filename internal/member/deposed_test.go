@@ -1,0 +1,68 @@
+package member_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/snapshot"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// R21: a leader that was deposed and has not heard of it answers with the end of its own, shorter log. One
+// such answer must not pass for an input that has lost what a state has folded.
+func TestEndOfADeposedLeader(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string]int32{"once": 1, "always": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.produce("k", 3)
+			p.must(until(p, p.config(), 3))
+			p.produce("k", 3)
+			// A key that is ahead of the committed offset, which another one held back.
+			one := snapshot.Record{Key: []byte("ahead"), Value: []byte("1")}
+			one.Applied, one.Steps = []int64{4}, 1
+			ahead, err := snapshot.Encode(one)
+			p.must(err)
+			p.must(p.cl.ProduceSync(t.Context(), &kgo.Record{Topic: states, Key: ahead.Key, Value: ahead.Value, Headers: headers(ahead.Headers)}).FirstErr())
+			var armed atomic.Bool
+			var left atomic.Int32
+			left.Store(answers)
+			p.cluster.ControlKey(int16(kmsg.ListOffsets), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+				p.cluster.KeepControl()
+				req := kreq.(*kmsg.ListOffsetsRequest)
+				if !armed.Load() || len(req.Topics) != 1 || req.Topics[0].Topic != input || req.Topics[0].Partitions[0].Timestamp != -1 || left.Add(-1) < 0 {
+					return nil, nil, false
+				}
+				resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+				rt := kmsg.NewListOffsetsResponseTopic()
+				rt.Topic = input
+				rp := kmsg.NewListOffsetsResponseTopicPartition()
+				rp.Offset, rp.Timestamp = 3, -1
+				rt.Partitions = append(rt.Partitions, rp)
+				resp.Topics = append(resp.Topics, rt)
+				return resp, nil, true
+			})
+			c := p.config()
+			c.Hooks = []holdfast.Hooks{{Assigned: func(stream.Assigned) { armed.Store(true) }}}
+			err = until(p, c, 6)
+			if answers == 1 && err != nil {
+				t.Errorf("I7: one answer of a deposed leader has stopped the flow: %v", err)
+			}
+			if answers > 1 && err == nil {
+				t.Error("R21: a state is ahead of the input's end, and nothing was said")
+			}
+		})
+	}
+}
+
+func headers(hs []stream.Header) (out []kgo.RecordHeader) {
+	for _, h := range hs {
+		out = append(out, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+	}
+	return out
+}
