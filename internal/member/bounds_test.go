@@ -93,3 +93,34 @@ func TestNothingIsFoldedInDoubt(t *testing.T) {
 		t.Errorf("%d records were folded after the doubt, %v", e.steps, err)
 	}
 }
+
+// I6: the end does not wait for ever for user code that is no fold, as a hook or a codec: nothing tells of it
+// but that its worker does not end.
+func TestEndDoesNotWaitForAHook(t *testing.T) {
+	t.Parallel()
+	for name, calls := range map[string]int32{"a fold": 1, "a hook": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := New(Config{Logger: slog.New(slog.DiscardHandler), Session: fence.Session{Group: "g", RebalanceTimeout: time.Minute}})
+				ctx, cancel := context.WithCancel(t.Context())
+				w := &worker{m: m, own: &fence.Ownership{}, done: make(chan struct{})}
+				w.calling.Store(calls)
+				m.running[w] = true
+				m.wg.Go(func() { <-ctx.Done() })
+				ended := make(chan struct{})
+				go func() { m.awaitWorkers(); close(ended) }()
+				select {
+				case <-ended:
+				case <-time.After(time.Hour):
+					t.Error("I6: the end still waits after an hour")
+				}
+				if err := m.failed(); !errors.Is(err, stream.ErrFold) {
+					t.Errorf("the end says %v", err)
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
+}

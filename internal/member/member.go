@@ -113,6 +113,7 @@ func (m *Member) awaitWorkers() {
 		m.wg.Wait()
 		close(ended)
 	}()
+	began := time.Now()
 	limit := time.NewTimer(m.cfg.Session.RebalanceTimeout)
 	defer limit.Stop()
 	tick := time.NewTicker(10 * time.Second)
@@ -124,23 +125,25 @@ func (m *Member) awaitWorkers() {
 		case <-tick.C:
 			m.cfg.Logger.Warn("the end waits for a fold that does not heed its context")
 		case <-limit.C:
-			if err := m.stuck(); err != nil {
+			// Without a function under way what is left are clients that close, and that ends. If it does
+			// not, a hook or the codec has not returned.
+			if err := m.stuck(time.Since(began) >= 2*m.cfg.Session.RebalanceTimeout); err != nil {
 				m.fail(err)
 				return
 			}
-			limit.Reset(time.Second) // what is left are clients that close, and that ends
+			limit.Reset(time.Second)
 		}
 	}
 }
 
 // stuck is the error of an end that does not wait any longer, nil if no user function is under way. It
-// names the least of the partitions that one is called for.
-func (m *Member) stuck() error {
+// names the least of the partitions that one is called for, and with every of those whose worker has not ended.
+func (m *Member) stuck(every bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var at []stream.Partition
 	for w := range m.running {
-		if w.calling.Load() > 0 {
+		if every || w.calling.Load() > 0 {
 			at = append(at, w.own.Partition())
 		}
 	}
@@ -150,7 +153,7 @@ func (m *Member) stuck() error {
 	least := slices.MinFunc(at, func(a, b stream.Partition) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
-	return stream.NewError("end", fmt.Errorf("the user's function has not returned within %v after its context ended: %w", m.cfg.Session.RebalanceTimeout, stream.ErrFold)).
+	return stream.NewError("end", fmt.Errorf("the user's function, a hook or the codec has not returned within %v after its context ended: %w", m.cfg.Session.RebalanceTimeout, stream.ErrFold)).
 		At(least, -1).Hinted("have it heed its context; what it does is not committed and its goroutine goes on, so end the process")
 }
 

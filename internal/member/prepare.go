@@ -77,6 +77,14 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		if c := found.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
 			v, start, err = begin, c, nil
 		}
+		if look == 1 && found.committed.Next >= 0 && (v == rebuild || errors.Is(err, stream.ErrOffsetMismatch)) {
+			// What was restored may end where the log of a deposed leader does (see checkApplied). It hears of
+			// its successor within a moment of its waking.
+			if err := w.lookAgain(ctx, looks); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		if err != nil {
 			return 0, w.located(err)
 		}
@@ -167,11 +175,22 @@ func rebuildCures(err error) bool {
 		errors.Is(err, stream.ErrFoldVersion) || errors.Is(err, stream.ErrCorruptSnapshot)
 }
 
-func (w *worker) lookAgain(ctx context.Context, look int) error {
+// pauseBefore waits between two looks, longer after each; not before the first one, which comes after none.
+func pauseBefore(ctx context.Context, looked int) error {
+	if looked == 0 {
+		return nil
+	}
 	select {
-	case <-time.After(time.Duration(look) * 100 * time.Millisecond):
+	case <-time.After(time.Duration(looked) * 100 * time.Millisecond):
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+func (w *worker) lookAgain(ctx context.Context, look int) error {
+	if err := pauseBefore(ctx, look); err != nil {
+		return err
 	}
 	committed, err := w.store.Refetch(ctx)
 	if err != nil {

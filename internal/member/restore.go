@@ -121,18 +121,29 @@ func (w *worker) plausible(s snapshot.Record, r stream.Record) error {
 
 // checkApplied makes sure that no state has folded records that the input does not have yet: they would
 // be skipped when they come. The offsets of a state may be above the committed one, which is held back by
-// other keys, and never above the end.
+// other keys, and never above the end. One answer does not show where that is:
+//
+//  1. A broker that leads the input is stopped for longer than its session. Another one leads, and what it
+//     takes is folded and persisted.
+//  2. The first one wakes. Until it hears of its successor it answers as the leader that it was, with the end
+//     of its own log.
 func (w *worker) checkApplied(ctx context.Context, f found) error {
 	last, ok := f.ahead[w.incarnation]
 	if !ok || f.progress != nil && last.applied < f.progress.Inputs[0].Next {
 		return nil
 	}
-	_, end, _, err := w.input().Ends(ctx)
-	if err != nil {
-		return w.located(stream.NewError("check input", err).Hinted("the next assignment tries again"))
-	}
-	if last.applied < end {
-		return nil
+	end := int64(-1)
+	for look := 1; look <= looks; look++ {
+		if err := pauseBefore(ctx, look-1); err != nil {
+			return err
+		}
+		var err error
+		if _, end, _, err = w.input().Ends(ctx); err != nil {
+			return w.located(stream.NewError("check input", err).Hinted("the next assignment tries again"))
+		}
+		if last.applied < end {
+			return nil
+		}
 	}
 	return w.strange(last, "it has folded the input up to offset %d, and the input ends at %d", last.applied, end)
 }

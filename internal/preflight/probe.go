@@ -119,8 +119,12 @@ func (i *inspection) try(ctx context.Context, t *trial) (code string, err error)
 	stale := t.bind(ctx, t.member.Generation+1)
 	own := t.bind(ctx, t.member.Generation)
 	switch {
-	case stale == nil:
+	case stale == nil && own == nil:
 		return "", fmt.Errorf("%w: it took an offset of generation %d in a group whose generation is %d", stream.ErrBrokerDoesNotFence, t.member.Generation+1, t.member.Generation)
+	case stale == nil:
+		// A join that the client has sent twice raises the generation once more: then it is the own one
+		// that is stale, and a broker that fences answers so.
+		return "", fmt.Errorf("generation %d was taken and %d was refused, which shows nothing about a stale one: %w", t.member.Generation+1, t.member.Generation, own)
 	case !fenced(stale):
 		return "", fmt.Errorf("a stale generation was answered with %w", stale)
 	case own != nil:

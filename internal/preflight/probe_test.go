@@ -157,6 +157,12 @@ func TestProbeAnswers(t *testing.T) {
 	}{
 		{"fences", func(*kmsg.TxnOffsetCommitRequest) *kerr.Error { return own }, claim.LevelOK, "an offset of generation 2 was refused (ILLEGAL_GENERATION)"},
 		{"takes everything", func(*kmsg.TxnOffsetCommitRequest) *kerr.Error { return nil }, claim.LevelFault, "it took an offset of generation 2 in a group whose generation is 1"},
+		{"a generation that has moved on", func(r *kmsg.TxnOffsetCommitRequest) *kerr.Error {
+			if r.Generation == 1 {
+				return kerr.IllegalGeneration
+			}
+			return nil
+		}, claim.LevelWarning, "shows nothing"},
 		{"refuses everything", func(*kmsg.TxnOffsetCommitRequest) *kerr.Error { return kerr.IllegalGeneration }, claim.LevelWarning, "shows nothing"},
 		{"refuses by something else", func(*kmsg.TxnOffsetCommitRequest) *kerr.Error { return kerr.InvalidTxnState }, claim.LevelWarning, "a stale generation was answered with"},
 	} {

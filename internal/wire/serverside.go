@@ -39,7 +39,7 @@ func (s ServerSide) Lenient() bool { return s.Metadata >= kafka43 }
 // LookupServerSide asks every broker. One that is down has no say: it must not hinder a start. It fails if
 // none answers.
 func LookupServerSide(ctx context.Context, cl *kgo.Client) (ServerSide, error) {
-	answers, faults, err := askVersions(ctx, cl)
+	answers, faults, err := untilTold(ctx, func(ctx context.Context) ([]*kmsg.ApiVersionsResponse, []error, error) { return askVersions(ctx, cl) })
 	if err != nil {
 		return ServerSide{}, err
 	}
