@@ -63,7 +63,7 @@ var memberBugs = []Bug{
 	{
 		Name: "ends-with-the-fold", Rules: []string{"R13"},
 		Off:   "the end of a member waits for a user function that does not return",
-		Edits: []Edit{{"internal/member/member.go", "\t\t\tif err := m.stuck(); err != nil {\n\t\t\t\tm.fail(err)\n\t\t\t\treturn\n", "\t\t\tif err := m.stuck(); err != nil {\n\t\t\t\tm.fail(err)\n"}},
+		Edits: []Edit{{"internal/member/member.go", "\t\t\tif err := m.stuck(time.Since(began) >= 2*m.cfg.Session.RebalanceTimeout); err != nil {\n\t\t\t\tm.fail(err)\n\t\t\t\treturn\n", "\t\t\tif err := m.stuck(time.Since(began) >= 2*m.cfg.Session.RebalanceTimeout); err != nil {\n\t\t\t\tm.fail(err)\n"}},
 		Test:  Test{Package: "internal/member", Name: "TestEndDoesNotWaitForAStuckFold"}, Invariant: "I6",
 	},
 	{
