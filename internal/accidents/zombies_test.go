@@ -310,6 +310,9 @@ func TestKafkaHijackedID(t *testing.T) {
 	t.Parallel()
 	for _, what := range whole {
 		t.Run(string(what), func(t *testing.T) {
+			if what == copies { // the fence is the same
+				nightly(t)
+			}
 			t.Parallel()
 			l := newShared(t, what, 1)
 			l.produce(0, 0, 10)
@@ -375,6 +378,9 @@ func TestKafkaPausedOwnersLateOutput(t *testing.T) {
 		"pipe": {Kind: trial.Pipe},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if app.Kind == trial.Pipe { // the fence is the same
+				nightly(t)
+			}
 			t.Parallel()
 			app.Session = 3 * time.Second
 			f := trial.New(t, kafkatest.Start(t), app, 1)
