@@ -41,9 +41,10 @@ func TestRecordsGoneBeforeTheyWereFolded(t *testing.T) {
 func TestRenewedOwnershipGoesBack(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.produce("k", 2)
+	p.produce("k", 1)
 	failed := false
 	restores := 0
+	var second sync.Once
 	c := holdfast.Config[map[string]int]{
 		Kafka: p.k, Group: "flow", Inputs: []string{input}, Codec: codec.JSON[map[string]int](),
 		Member: holdfast.Member{HeartbeatInterval: 100 * time.Millisecond},
@@ -62,7 +63,11 @@ func TestRenewedOwnershipGoesBack(t *testing.T) {
 			return nil
 		},
 		OnError: func(context.Context, *stream.RecordError) stream.Action { return stream.Retry },
-		Hooks: []holdfast.Hooks{{Restored: func(stream.Restored) {
+		Hooks: []holdfast.Hooks{{Committed: func(e stream.Committed) {
+			if e.Next == 1 { // so that the position to go back to is not the first one
+				second.Do(func() { p.produce("k", 1) })
+			}
+		}, Restored: func(stream.Restored) {
 			if restores++; restores == 2 { // a record to go on with, for a client that has not gone back
 				p.produce("k", 1)
 			}
