@@ -251,7 +251,7 @@ func (p *fakeProducer) offset(context.Context) (wire.GroupOffset, error) {
 	return p.committedOffset(), nil
 }
 
-func (p *fakeProducer) progress(ctx context.Context, from, end int64) (*Progress, int64, error) {
+func (p *fakeProducer) progress(ctx context.Context, from int64) (*Progress, int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := int64(len(p.log) - 1)

@@ -29,9 +29,9 @@ type producer interface {
 	end(ctx context.Context, commit bool) error
 	// offset returns the stable committed offset.
 	offset(ctx context.Context) (wire.GroupOffset, error)
-	// progress returns the newest committed progress record from an offset up to another one, -1: the
-	// end; nil if there is none; and the offset after which the next look may begin.
-	progress(ctx context.Context, from, end int64) (found *Progress, at int64, err error)
+	// progress returns the newest committed progress record at or after from, nil if there is none,
+	// and the offset after which the next look may begin.
+	progress(ctx context.Context, from int64) (found *Progress, at int64, err error)
 	// fresh reports whether nobody had initialised the id before.
 	fresh() bool
 	// reusable reports whether a transaction may follow one that was aborted.
@@ -331,18 +331,17 @@ func (t *txn) close() {
 	})
 }
 
-// progress scans the progress partition from an offset up to another one, -1: the high watermark. A transaction of a stale owner
+// progress scans the progress partition up to the high watermark. A transaction of a stale owner
 // that is still open would hold the scan up: the wait is bounded, and the id is then taken over
 // again. A partition that ends before what was acknowledged is ErrTruncated: the topic was made again, or
 // lost records, and the states that are not written again would be lost with it.
-func (t *txn) progress(ctx context.Context, from, end int64) (found *Progress, at int64, err error) {
+func (t *txn) progress(ctx context.Context, from int64) (found *Progress, at int64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, unstableFor, errors.New("an open transaction holds up the read-back"))
 	defer cancel()
 	log := wire.Log{Client: t.cl, Topic: t.c.Progress.Topic, Partition: t.c.Progress.Partition}
-	if end < 0 {
-		if _, end, _, err = log.Ends(ctx); err != nil {
-			return nil, from, err
-		}
+	_, end, _, err := log.Ends(ctx)
+	if err != nil {
+		return nil, from, err
 	}
 	if end < from { // else what is read there would say that nobody has committed since
 		return nil, from, fmt.Errorf("%s ends at %d, and had a progress record at %d: %w", t.c.Progress, end, from-1, stream.ErrTruncated)

@@ -57,7 +57,7 @@ func (w *Writer) readBack(ctx context.Context, b *batch) (verdict, error) {
 		if err != nil {
 			return mixed, err
 		}
-		found, at, err := w.producer.progress(ctx, w.known.from, -1)
+		found, at, err := w.producer.progress(ctx, w.known.from)
 		if err != nil {
 			return mixed, err
 		}

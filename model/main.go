@@ -54,6 +54,12 @@ func main() {
 	flag.BoolVar(&o.cycles, "cycles", false, "look for runs without faults that never end")
 	flag.BoolVar(&o.seen, "seen", false, "print how often each kind of step was taken")
 	flag.Parse()
+	for _, name := range slices.Concat(split(o.off), split(o.on), split(o.only)) {
+		if f := reflect.ValueOf(Config{}).FieldByName(name); !f.IsValid() || f.Kind() != reflect.Bool {
+			fmt.Fprintf(os.Stderr, "no rule, option or fault class %s; config.go has them\n", name)
+			os.Exit(2)
+		}
+	}
 	ran, bad := 0, false
 	for _, c := range Configs() {
 		if o.config == "all" || o.config == c.Name {
@@ -63,7 +69,10 @@ func main() {
 	}
 	switch {
 	case ran == 0:
-		fmt.Fprintln(os.Stderr, "no such configuration")
+		fmt.Fprintln(os.Stderr, "no such configuration; there are all")
+		for _, c := range Configs() {
+			fmt.Fprintln(os.Stderr, c.Name)
+		}
 		os.Exit(2)
 	case bad:
 		os.Exit(1)
@@ -95,6 +104,9 @@ func (o *options) run(c *Config) bool {
 		if n > 0 {
 			fmt.Printf(" | %s: %d, at step %d", badName[b], n, res.Dist[b])
 		}
+	}
+	if !res.Violated() {
+		fmt.Print(" | no violation")
 	}
 	fmt.Println()
 	for _, what := range slices.Sorted(maps.Keys(c.Seen)) {

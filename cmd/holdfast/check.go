@@ -48,7 +48,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Long: `Look at everything that a flow or a pipe needs of a cluster: versions and features of the
 brokers, topics (partitions, cleanup policy, replication, size limits), the group, permissions one
 by one, timeouts, and whether keys are where murmur2 puts them. Flow.Check and Pipe.Check do the
-same from a program. Nothing is written and no live group is joined.
+same from a program. No live group is joined, and without --probe nothing is written.
 
 Each finding has a level:
 
@@ -123,7 +123,9 @@ func (a *app) runCheck(ctx context.Context, f checkFlags) error {
 	if err != nil {
 		return err
 	}
-	if k, err = a.connection.reach(ctx); err != nil {
+	if reached, err := a.connection.reach(ctx); err == nil {
+		k = reached
+	} else if !a.json || ctx.Err() != nil { // else the report has it
 		return err
 	}
 	if !f.probe {

@@ -360,7 +360,11 @@ func (m *Member) released(o *fence.Ownership, lost bool) {
 		return
 	}
 	w.told.Do(func() {
-		m.cfg.Logger.Info("partition revoked", "partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took, "cause", e.Cause)
+		attrs := []any{"partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took}
+		if e.Cause != nil {
+			attrs = append(attrs, "cause", e.Cause)
+		}
+		m.cfg.Logger.Info("partition revoked", attrs...)
 		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
 	})
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/claim"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -51,8 +53,11 @@ func Inspect(ctx context.Context, job Job, mode Mode) (Found, error) {
 	if mode.Deep {
 		err = errors.Join(err, i.deep(ctx))
 	}
-	if err == nil && mode.Probe { // a start that is refused needs none
+	switch {
+	case mode.Probe && err == nil:
 		err = i.probe(ctx)
+	case mode.Probe && i.Transactional && rule.On(ctx, rule.FenceProbe): // a start that is refused needs none
+		i.found.add(claim.Finding{ID: ProbeID, What: "fence", Fact: "was not probed", Advice: "it is looked at where nothing else refuses a start: mend the faults, then check again"})
 	}
 	if err == nil && mode.Create && !i.found.Progress.Exists {
 		err = i.createProgress(ctx)
