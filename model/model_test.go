@@ -26,6 +26,7 @@ func config(t *testing.T, name string, faults uint8, off, on string) *Config {
 
 // With every rule on no check fails and every state recovers, and the rare steps were really taken.
 func TestEveryRuleOn(t *testing.T) {
+	t.Parallel()
 	rare := []string{"read-back: aborted", "read-back: committed", "read-back: another owner's", "restore: c < p",
 		"late EndTxn(commit) arrives", "late InitProducerID arrives", "late Produce arrives", "late TxnOffsetCommit arrives",
 		"a new token: the same effects go again", "TxnOffsetCommit refused: unknown member", "still assigned: granted anew",
@@ -59,6 +60,7 @@ func TestEveryRuleOn(t *testing.T) {
 
 // A rule switched off must be noticed, by the check that Traces names, and after as many steps.
 func TestRuleOff(t *testing.T) {
+	t.Parallel()
 	for _, c := range Traces {
 		r := Run(config(t, c.Config, c.Faults, c.Off, c.On), 5e6, false)
 		if r.Count[c.Bad] == 0 {
@@ -73,6 +75,7 @@ func TestRuleOff(t *testing.T) {
 
 // What repairs a finding must repair it.
 func TestRepairs(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ config, off, on string }{
 		{"outputs-1key", "Sweep", "Retake"},
 		{"outputs-1key", "", "TV1,TV1Init"},
@@ -87,6 +90,7 @@ func TestRepairs(t *testing.T) {
 // by the group between; if each asks the group before it initialises, every run ends once faults stop, and since no
 // state is stuck, it ends well, whatever the scheduling.
 func TestEndless(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"state-1key", "outputs-1key"} {
 		if n, cycle := Run(config(t, name, 1, "", ""), 5e6, false).Endless(); n == 0 || len(cycle) == 0 {
 			t.Errorf("%s: the duel is gone", name)
@@ -102,6 +106,7 @@ func TestEndless(t *testing.T) {
 
 // The representative of a state does not depend on the names of processes and transactions.
 func TestCanon(t *testing.T) {
+	t.Parallel()
 	r := Run(config(t, "state-2key", 1, "", ""), 20000, false)
 	for i := range r.s.states {
 		s := r.s.states[i]
@@ -120,6 +125,7 @@ func TestCanon(t *testing.T) {
 }
 
 func TestFold(t *testing.T) {
+	t.Parallel()
 	c := Config{Input: []Rec{{Key: 0}, {Key: 0, Del: true}, {Key: 0}}}
 	for end, want := range []Val{0, mkVal(0, 1, kindLive), mkVal(1, 0, kindDeleted), mkVal(2, 4, kindLive)} {
 		if got := c.want(&State{}, 0, end); got != want {

@@ -11,6 +11,7 @@ import (
 
 // Every toggle has a row that switches it off alone, or a reason why none does.
 func TestEveryToggleHasATrace(t *testing.T) {
+	t.Parallel()
 	alone := map[string]bool{}
 	for _, row := range Traces {
 		alone[row.Off] = true
@@ -28,6 +29,7 @@ func TestEveryToggleHasATrace(t *testing.T) {
 
 // A belt is none if it shows something alone.
 func TestBeltsShowNothingAlone(t *testing.T) {
+	t.Parallel()
 	for _, b := range Belts {
 		for _, name := range []string{"state-1key", "outputs-1key"} {
 			if r := Run(config(t, name, 1, b.Toggle, ""), 5e6, false); !r.Full || r.Violated() {
@@ -39,6 +41,7 @@ func TestBeltsShowNothingAlone(t *testing.T) {
 
 // Every test that a row names is there.
 func TestTracesHaveTheirTests(t *testing.T) {
+	t.Parallel()
 	var all []string
 	for _, row := range Traces {
 		all = append(all, row.Tests)
@@ -69,6 +72,7 @@ func TestTracesHaveTheirTests(t *testing.T) {
 
 // The table of docs/reliability.md is this one.
 func TestTracesAreThoseOfTheDocument(t *testing.T) {
+	t.Parallel()
 	doc, err := os.ReadFile("../docs/reliability.md")
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ func runFlowChild(ctx context.Context, p *kafkatest.Parent) error {
 	if err != nil {
 		return err
 	}
-	return f.Run(rule.Without(ctx, arg.Off...))
+	return f.Run(rule.Without(ctx, append(arg.Off, rule.FenceProbe)...))
 }
 
 func dialVia(via map[string]string) func(context.Context, string, string) (net.Conn, error) {

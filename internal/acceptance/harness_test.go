@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/codec"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/snapshot"
@@ -92,7 +93,7 @@ func start[S any](t *testing.T, ctx context.Context, name string, c holdfast.Con
 	ctx, f.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(f.done)
-		f.err = h.Run(ctx)
+		f.err = h.Run(rule.Without(ctx, rule.FenceProbe)) // the fence probe speaks the same protocol, and tests count and hold what the component sends
 	}()
 	t.Cleanup(func() { f.cancel(); <-f.done })
 	return f

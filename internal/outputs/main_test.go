@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -71,5 +72,5 @@ func runChild(ctx context.Context, p *kafkatest.Parent) error {
 	if err != nil {
 		return err
 	}
-	return m.Run(ctx)
+	return m.Run(rule.Without(ctx, rule.FenceProbe))
 }
