@@ -32,9 +32,9 @@ type component struct {
 }
 
 var components = []component{
-	{name: "FencedState", app: trial.App{Kind: trial.Flow}},
-	{name: "FencedOutputs", app: trial.App{Kind: trial.Flow, Guarantee: holdfast.FencedOutputs}},
-	{name: "pipe", app: trial.App{Kind: trial.Pipe}},
+	{name: "FencedState", app: trial.App{Kind: trial.Flow, Probe: true}},
+	{name: "FencedOutputs", app: trial.App{Kind: trial.Flow, Guarantee: holdfast.FencedOutputs, Probe: true}},
+	{name: "pipe", app: trial.App{Kind: trial.Pipe, Probe: true}},
 	{name: "Unfenced", app: trial.App{Kind: trial.Flow, Guarantee: holdfast.Unfenced}, like: []string{"FencedState"}},
 
 	{name: "FencedState, new", app: trial.App{Kind: trial.Flow}, like: []string{"FencedState"}, fresh: true},

@@ -90,7 +90,8 @@ func testComesBack(t *testing.T, app trial.App, kill bool) {
 	if es := f.Since(mark, two.Is(moved)); len(es) > 0 {
 		t.Errorf("the other member has noticed: %+v", es)
 	}
-	if g := two.Generation(); g != generation {
+	// A cooperative group may have a follow-up of its first assignment under way, which moves nothing.
+	if g := two.Generation(); g != generation && app.Protocol != "cooperative" {
 		t.Errorf("generation %d, before it was %d: there was a rebalance", g, generation)
 	}
 	f.Verify()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,7 +41,10 @@ type App struct {
 	JavaAssignors string
 	InstanceID    string      // of a static member: it differs from member to member
 	Off           []rule.Name // the rules that are switched off
-	Start         holdfast.Start
+	// Probe has the fence probed at each start. It speaks the same protocol as a member, for a group of its own,
+	// so that what counts, holds or drops requests would meet it too.
+	Probe bool
+	Start holdfast.Start
 	// FoldVersion is that of a flow.
 	FoldVersion string
 	Concurrency int // of a pipe
@@ -82,6 +86,14 @@ func (a App) withDefaults() App {
 	set(&a.Commit, 20*time.Millisecond)
 	set(&a.Persist, 60*time.Millisecond)
 	return a
+}
+
+// off returns the rules that are switched off.
+func (a App) off() []rule.Name {
+	if a.Probe {
+		return a.Off
+	}
+	return append(slices.Clone(a.Off), rule.FenceProbe)
 }
 
 // Progress is the topic of the progress records, which has a flow's snapshots as well.

@@ -52,7 +52,7 @@ func runChild(ctx context.Context, p *kafkatest.Parent) (err error) {
 		rec.Forget()
 		wg.Go(func() { reportStats(reporting, p, every) })
 	}
-	err = c.Run(rule.Without(ctx, arg.App.Off...))
+	err = c.Run(rule.Without(ctx, arg.App.off()...))
 	stop()
 	wg.Wait()
 	rec.Stopped(err)
