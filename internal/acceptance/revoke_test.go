@@ -91,7 +91,7 @@ func (h *handover) returned() (place int) {
 // and the offsets among them that the broker has taken.
 func (h *handover) late(returned int) (sent, taken []sight) {
 	id := idOf(h.group, h.moved)
-	return h.a.seen(returned, func(s sight) bool { return isWrite(s) && transactionalID(s.req) == id }),
+	return h.a.seen(returned, func(s sight) bool { return isWrite(s) && wiretap.TransactionalID(s.req) == id }),
 		h.a.seen(returned, isRequest[*kmsg.TxnOffsetCommitRequest](under(id), answeredWith(nil)))
 }
 

@@ -80,7 +80,7 @@ func (r *rejoin) rejoined() (sync *wiretap.Fault) {
 // than the grant's.
 func (r *rejoin) writes(mark int) (sent, taken []sight) {
 	id := idOf(r.group, 1)
-	return r.a.seen(mark, func(s sight) bool { return isWrite(s) && transactionalID(s.req) == id }),
+	return r.a.seen(mark, func(s sight) bool { return isWrite(s) && wiretap.TransactionalID(s.req) == id }),
 		r.a.seen(mark, isRequest[*kmsg.TxnOffsetCommitRequest](under(id), answeredWith(nil),
 			func(s sight) bool { return memberID(s.req) != r.granted }))
 }

@@ -38,7 +38,7 @@ func awaitChildCommitted(t *testing.T, p *kafkatest.Process, partition int32, ne
 
 // isOutput accepts the produce requests that belong to no transaction.
 func isOutput(s sight) bool {
-	return isRequest[*kmsg.ProduceRequest]()(s) && transactionalID(s.req) == ""
+	return isRequest[*kmsg.ProduceRequest]()(s) && wiretap.TransactionalID(s.req) == ""
 }
 
 // as gives a flow in this process a client id by which the group knows it.
@@ -171,7 +171,7 @@ func stoppedInATransaction(t *testing.T, off ...rule.Name) stopOutcome {
 	cont(t, child)
 	bind.Lift()
 	writes := func(s sight) bool {
-		return isWrite(s) && transactionalID(s.req) == idOf(group, stopped) && !s.Time.Before(mark.Time)
+		return isWrite(s) && wiretap.TransactionalID(s.req) == idOf(group, stopped) && !s.Time.Before(mark.Time)
 	}
 	refused := func(s sight) bool { return writes(s) && s.answered && s.code != 0 }
 	a.awaitSeen("a refusal of the woken process", 0, 1, refused)

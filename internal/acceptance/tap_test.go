@@ -51,7 +51,7 @@ func (s sight) String() string {
 	if s.answered {
 		answer = "answer " + codeName(s.code)
 	}
-	return fmt.Sprintf("%s %s member %q: %s", s.Name(), transactionalID(s.req), memberID(s.req), answer)
+	return fmt.Sprintf("%s %s member %q: %s", s.Name(), wiretap.TransactionalID(s.req), memberID(s.req), answer)
 }
 
 func codeName(code int16) string {
@@ -98,7 +98,7 @@ func (w *tap) response(r wiretap.Request, resp kmsg.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s := w.byID[sightID{r.Upstream, r.Conn, r.CorrelationID}]; s != nil {
-		s.answered, s.code, s.resp = true, firstCode(resp), resp
+		s.answered, s.code, s.resp = true, wiretap.FirstCode(resp), resp
 	}
 	w.growLocked()
 }
@@ -106,61 +106,6 @@ func (w *tap) response(r wiretap.Request, resp kmsg.Response) {
 func (w *tap) growLocked() {
 	close(w.grown)
 	w.grown = make(chan struct{})
-}
-
-// firstCode returns the first code of an answer that is not 0.
-func firstCode(resp kmsg.Response) int16 {
-	switch r := resp.(type) {
-	case *kmsg.ProduceResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				if p.ErrorCode != 0 {
-					return p.ErrorCode
-				}
-			}
-		}
-	case *kmsg.TxnOffsetCommitResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				if p.ErrorCode != 0 {
-					return p.ErrorCode
-				}
-			}
-		}
-	case *kmsg.EndTxnResponse:
-		return r.ErrorCode
-	case *kmsg.InitProducerIDResponse:
-		return r.ErrorCode
-	case *kmsg.AddOffsetsToTxnResponse:
-		return r.ErrorCode
-	case *kmsg.JoinGroupResponse:
-		return r.ErrorCode
-	case *kmsg.SyncGroupResponse:
-		return r.ErrorCode
-	case *kmsg.HeartbeatResponse:
-		return r.ErrorCode
-	}
-	return 0
-}
-
-func transactionalID(req kmsg.Request) string {
-	var id *string
-	switch r := req.(type) {
-	case *kmsg.ProduceRequest:
-		id = r.TransactionID
-	case *kmsg.InitProducerIDRequest:
-		id = r.TransactionalID
-	case *kmsg.TxnOffsetCommitRequest:
-		id = &r.TransactionalID
-	case *kmsg.EndTxnRequest:
-		id = &r.TransactionalID
-	case *kmsg.AddOffsetsToTxnRequest:
-		id = &r.TransactionalID
-	}
-	if id == nil {
-		return ""
-	}
-	return *id
 }
 
 func memberID(req kmsg.Request) string {
@@ -229,7 +174,7 @@ func caught(t *testing.T, f *wiretap.Fault, n int) {
 func isWrite(s sight) bool {
 	switch s.req.(type) {
 	case *kmsg.ProduceRequest, *kmsg.TxnOffsetCommitRequest, *kmsg.EndTxnRequest, *kmsg.AddOffsetsToTxnRequest:
-		return transactionalID(s.req) != ""
+		return wiretap.TransactionalID(s.req) != ""
 	}
 	return false
 }
@@ -251,7 +196,7 @@ func isRequest[E kmsg.Request](also ...func(sight) bool) func(sight) bool {
 
 // under accepts requests under a transactional id.
 func under(id string) func(sight) bool {
-	return func(s sight) bool { return transactionalID(s.req) == id }
+	return func(s sight) bool { return wiretap.TransactionalID(s.req) == id }
 }
 
 // answered accepts requests with this answer; nil means success.
@@ -263,7 +208,7 @@ func answeredWith(e *kerr.Error) func(sight) bool {
 func onID(id string) wiretap.Match {
 	return func(r wiretap.Request) bool {
 		req, err := r.Decoded()
-		return err == nil && transactionalID(req) == id
+		return err == nil && wiretap.TransactionalID(req) == id
 	}
 }
 

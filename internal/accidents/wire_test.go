@@ -70,7 +70,7 @@ func (a *answers) add(r wiretap.Request, resp kmsg.Response) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.seen = append(a.seen, answer{kmsg.Key(r.Key), idIn(req), firstCode(resp)})
+	a.seen = append(a.seen, answer{kmsg.Key(r.Key), wiretap.TransactionalID(req), wiretap.FirstCode(resp)})
 	close(a.wake)
 	a.wake = make(chan struct{})
 }
@@ -104,53 +104,4 @@ func (a *answers) await(n int, key kmsg.Key, id string, code *kerr.Error) {
 			a.t.Fatalf("%s with %v was not answered %d times within %v", key.Name(), code, n, patience)
 		}
 	}
-}
-
-func firstCode(resp kmsg.Response) int16 {
-	switch r := resp.(type) {
-	case *kmsg.ProduceResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				if p.ErrorCode != 0 {
-					return p.ErrorCode
-				}
-			}
-		}
-	case *kmsg.TxnOffsetCommitResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				if p.ErrorCode != 0 {
-					return p.ErrorCode
-				}
-			}
-		}
-	case *kmsg.EndTxnResponse:
-		return r.ErrorCode
-	case *kmsg.InitProducerIDResponse:
-		return r.ErrorCode
-	case *kmsg.HeartbeatResponse:
-		return r.ErrorCode
-	case *kmsg.JoinGroupResponse:
-		return r.ErrorCode
-	}
-	return 0
-}
-
-// idIn returns the transactional id in a request, "" if it has none.
-func idIn(req kmsg.Request) string {
-	var id *string
-	switch r := req.(type) {
-	case *kmsg.ProduceRequest:
-		id = r.TransactionID
-	case *kmsg.InitProducerIDRequest:
-		id = r.TransactionalID
-	case *kmsg.TxnOffsetCommitRequest:
-		id = &r.TransactionalID
-	case *kmsg.EndTxnRequest:
-		id = &r.TransactionalID
-	}
-	if id == nil {
-		return ""
-	}
-	return *id
 }

@@ -60,7 +60,7 @@ func (l *lab) inits() wiretap.Match {
 	}
 	return wiretap.All(wiretap.Keys(kmsg.InitProducerID), func(r wiretap.Request) bool {
 		req, err := r.Decoded()
-		return err == nil && slices.Contains(ids, idIn(req))
+		return err == nil && slices.Contains(ids, wiretap.TransactionalID(req))
 	})
 }
 

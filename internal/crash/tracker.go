@@ -8,6 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/holdfast-go/holdfast/internal/wiretap"
 )
 
 // ID names one request on a member's wire.
@@ -220,7 +222,7 @@ func (t *Tracker) Answered(id ID, resp kmsg.Response) {
 	if req == nil {
 		return
 	}
-	err := kerr.ErrorForCode(code(resp))
+	err := kerr.ErrorForCode(wiretap.FirstCode(resp))
 	again := err != nil && kerr.IsRetriable(err) || errors.Is(err, kerr.UnstableOffsetCommit) || errors.Is(err, kerr.ConcurrentTransactions)
 	at := t.names.place(req)
 	for _, o := range t.ordersLocked(at) {
@@ -323,66 +325,4 @@ func (t *Tracker) Grown() <-chan struct{} {
 func (t *Tracker) growLocked() {
 	close(t.grown)
 	t.grown = make(chan struct{})
-}
-
-// code is the first error of an answer, 0 if it has none.
-func code(resp kmsg.Response) int16 {
-	switch r := resp.(type) {
-	case *kmsg.JoinGroupResponse:
-		return r.ErrorCode
-	case *kmsg.SyncGroupResponse:
-		return r.ErrorCode
-	case *kmsg.InitProducerIDResponse:
-		return r.ErrorCode
-	case *kmsg.AddOffsetsToTxnResponse:
-		return r.ErrorCode
-	case *kmsg.EndTxnResponse:
-		return r.ErrorCode
-	case *kmsg.ListOffsetsResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				return p.ErrorCode
-			}
-		}
-	case *kmsg.AddPartitionsToTxnResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				return p.ErrorCode
-			}
-		}
-	case *kmsg.OffsetFetchResponse:
-		for _, g := range r.Groups {
-			for _, t := range g.Topics {
-				for _, p := range t.Partitions {
-					if p.ErrorCode != 0 {
-						return p.ErrorCode
-					}
-				}
-			}
-			if g.ErrorCode != 0 {
-				return g.ErrorCode
-			}
-		}
-	case *kmsg.OffsetCommitResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				return p.ErrorCode
-			}
-		}
-	case *kmsg.TxnOffsetCommitResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				return p.ErrorCode
-			}
-		}
-	case *kmsg.ProduceResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				if p.ErrorCode != 0 {
-					return p.ErrorCode
-				}
-			}
-		}
-	}
-	return 0
 }

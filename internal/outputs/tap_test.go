@@ -48,7 +48,7 @@ func (s sight) String() string {
 			answer = e.Message
 		}
 	}
-	return fmt.Sprintf("%s %s: %s", s.Name(), idIn(s.req), answer)
+	return fmt.Sprintf("%s %s: %s", s.Name(), wiretap.TransactionalID(s.req), answer)
 }
 
 // newTap returns a tap before all brokers of c.
@@ -93,7 +93,7 @@ func (w *tap) response(r wiretap.Request, resp kmsg.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s := w.byID[sightID{r.Upstream, r.Conn, r.CorrelationID}]; s != nil {
-		s.answered, s.code = true, firstCode(resp)
+		s.answered, s.code = true, wiretap.FirstCode(resp)
 	}
 	w.growLocked()
 }
@@ -101,58 +101,6 @@ func (w *tap) response(r wiretap.Request, resp kmsg.Response) {
 func (w *tap) growLocked() {
 	close(w.grown)
 	w.grown = make(chan struct{})
-}
-
-// firstCode returns the first code of an answer that is not 0.
-func firstCode(resp kmsg.Response) int16 {
-	switch r := resp.(type) {
-	case *kmsg.ProduceResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				if p.ErrorCode != 0 {
-					return p.ErrorCode
-				}
-			}
-		}
-	case *kmsg.TxnOffsetCommitResponse:
-		for _, t := range r.Topics {
-			for _, p := range t.Partitions {
-				if p.ErrorCode != 0 {
-					return p.ErrorCode
-				}
-			}
-		}
-	case *kmsg.EndTxnResponse:
-		return r.ErrorCode
-	case *kmsg.InitProducerIDResponse:
-		return r.ErrorCode
-	case *kmsg.AddOffsetsToTxnResponse:
-		return r.ErrorCode
-	}
-	return 0
-}
-
-// idIn returns the transactional id in a request, "" if it has none.
-func idIn(req kmsg.Request) string {
-	var id *string
-	switch r := req.(type) {
-	case *kmsg.ProduceRequest:
-		id = r.TransactionID
-	case *kmsg.InitProducerIDRequest:
-		id = r.TransactionalID
-	case *kmsg.TxnOffsetCommitRequest:
-		id = &r.TransactionalID
-	case *kmsg.EndTxnRequest:
-		id = &r.TransactionalID
-	case *kmsg.AddOffsetsToTxnRequest:
-		id = &r.TransactionalID
-	case *kmsg.AddPartitionsToTxnRequest:
-		id = &r.TransactionalID
-	}
-	if id == nil {
-		return ""
-	}
-	return *id
 }
 
 // mark is a place on the wire, to look at what comes after it.
@@ -194,7 +142,7 @@ func (w *tap) awaitSeen(what string, mark, n int, is func(sight) bool) []sight {
 }
 
 // transactional accepts requests under a transactional id.
-func transactional(s sight) bool { return idIn(s.req) != "" }
+func transactional(s sight) bool { return wiretap.TransactionalID(s.req) != "" }
 
 // is accepts requests of a key.
 func is(key kmsg.Key) func(sight) bool { return func(s sight) bool { return kmsg.Key(s.Key) == key } }
@@ -203,7 +151,7 @@ func is(key kmsg.Key) func(sight) bool { return func(s sight) bool { return kmsg
 func on(id string, keys ...kmsg.Key) wiretap.Match {
 	return wiretap.All(wiretap.Keys(keys...), func(r wiretap.Request) bool {
 		req, err := r.Decoded()
-		return err == nil && idIn(req) == id
+		return err == nil && wiretap.TransactionalID(req) == id
 	})
 }
 
@@ -227,7 +175,7 @@ func (w *tap) orderly() (committed int) {
 	bound := map[string]bool{} // by transactional id: the offset is in the open transaction
 	ended := map[string]attempt{}
 	for _, s := range w.seen(0, transactional) {
-		id := idIn(s.req)
+		id := wiretap.TransactionalID(s.req)
 		switch r := s.req.(type) {
 		case *kmsg.InitProducerIDRequest:
 			bound[id] = false

@@ -62,42 +62,11 @@ func (c *counter) await(f *trial.Field, what string, n int) {
 func refusals(m *trial.Member, key kmsg.Key, code *kerr.Error) *counter {
 	c := newCounter()
 	m.Tap.OnResponse(func(_ wiretap.Request, resp kmsg.Response) {
-		if codeIn(resp) == code.Code {
+		if wiretap.FirstCode(resp) == code.Code {
 			c.add()
 		}
 	}, key)
 	return c
-}
-
-// codeIn is the first error code of an answer that tells of a member's standing.
-func codeIn(resp kmsg.Response) int16 {
-	switch resp := resp.(type) {
-	case *kmsg.ConsumerGroupHeartbeatResponse:
-		return resp.ErrorCode
-	case *kmsg.OffsetFetchResponse:
-		for _, g := range resp.Groups {
-			if g.ErrorCode != 0 {
-				return g.ErrorCode
-			}
-		}
-	case *kmsg.TxnOffsetCommitResponse:
-		for _, topic := range resp.Topics {
-			for _, p := range topic.Partitions {
-				if p.ErrorCode != 0 {
-					return p.ErrorCode
-				}
-			}
-		}
-	case *kmsg.OffsetCommitResponse:
-		for _, topic := range resp.Topics {
-			for _, p := range topic.Partitions {
-				if p.ErrorCode != 0 {
-					return p.ErrorCode
-				}
-			}
-		}
-	}
-	return 0
 }
 
 // outputs counts what a member produces outside of transactions.

@@ -63,7 +63,7 @@ func testRevokeCommits(t *testing.T, protocol string) {
 
 	commits, atGiving := newCounter(), newOnce()
 	one.Tap.OnResponse(func(_ wiretap.Request, resp kmsg.Response) {
-		if codeIn(resp) == 0 {
+		if wiretap.FirstCode(resp) == 0 {
 			commits.add()
 		}
 	}, kmsg.TxnOffsetCommit)
