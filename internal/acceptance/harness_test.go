@@ -7,7 +7,6 @@ import (
 	"maps"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/codec"
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/hooklog"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
 	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -64,10 +64,7 @@ type flow struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
-
-	mu     sync.Mutex
-	events []any
-	wake   chan struct{}
+	log    *hooklog.Log
 }
 
 // config is the configuration that the tests vary: short intervals, so that transactions run all the
@@ -84,8 +81,9 @@ func config(addrs []string, group, input string) holdfast.Config[tally] {
 // start runs a flow until stop is called or the test ends. ctx may carry switched-off rules.
 func start[S any](t *testing.T, ctx context.Context, name string, c holdfast.Config[S]) *flow {
 	t.Helper()
-	f := &flow{t: t, name: name, done: make(chan struct{}), wake: make(chan struct{})}
-	c.Hooks = append(c.Hooks, f.hooks())
+	f := &flow{t: t, name: name, done: make(chan struct{})}
+	f.log = hooklog.New(t, hooklog.Member{Name: name, Done: f.done, Err: func() error { return f.err }, Patience: patience})
+	c.Hooks = append(c.Hooks, f.log.Hooks())
 	h, err := holdfast.New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -106,77 +104,11 @@ func (f *flow) stop() error {
 	return f.err
 }
 
-func (f *flow) hooks() holdfast.Hooks {
-	return holdfast.Hooks{
-		Assigned:    func(e stream.Assigned) { f.note(e) },
-		Restored:    func(e stream.Restored) { f.note(e) },
-		Committed:   func(e stream.Committed) { f.note(e) },
-		Refused:     func(e stream.Refused) { f.note(e) },
-		Revoked:     func(e stream.Released) { f.note(revoked(e)) },
-		Lost:        func(e stream.Released) { f.note(lost(e)) },
-		Stalled:     func(e stream.Stalled) { f.note(e) },
-		OutputAcked: func(e stream.OutputAcked) { f.note(e) },
-		Stopped:     func(e stream.Stopped) { f.note(e) },
-	}
-}
-
 // revoked and lost tell the two hooks with the same event apart.
 type (
-	revoked stream.Released
-	lost    stream.Released
+	revoked = hooklog.Revoked
+	lost    = hooklog.Lost
 )
-
-func (f *flow) note(e any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.events = append(f.events, e)
-	close(f.wake)
-	f.wake = make(chan struct{})
-}
-
-// mark is a place in the flow's events, to wait for what comes after it.
-func (f *flow) mark() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.events)
-}
-
-// await waits for an event after mark that is an E and accepted by is, and returns it.
-func await[E any](f *flow, mark int, is func(E) bool) E {
-	f.t.Helper()
-	limit := time.After(patience)
-	for {
-		f.mu.Lock()
-		events, wake := f.events[mark:], f.wake
-		f.mu.Unlock()
-		for _, e := range events {
-			if e, ok := e.(E); ok && is(e) {
-				return e
-			}
-		}
-		mark += len(events)
-		select {
-		case <-wake:
-		case <-f.done:
-			f.t.Fatalf("flow %s ended with %v while an event was awaited", f.name, f.err)
-		case <-limit:
-			var e E
-			f.t.Fatalf("flow %s: no %T within %v", f.name, e, patience)
-		}
-	}
-}
-
-// each returns the events so far that are an E.
-func each[E any](f *flow) (out []E) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, e := range f.events {
-		if e, ok := e.(E); ok {
-			out = append(out, e)
-		}
-	}
-	return out
-}
 
 // any1 accepts every event.
 func any1[E any](E) bool { return true }
@@ -342,3 +274,15 @@ func check(t *testing.T, c *kafkatest.Cluster, group, input, snapshots string) (
 
 // oldTransactions reports whether the brokers know transaction.version 1 at most.
 func oldTransactions() bool { return strings.HasPrefix(kafkatest.Version(), "3.") }
+
+// mark is a place in the flow's events, to wait for what comes after it.
+func (f *flow) mark() int { return f.log.Mark() }
+
+// await waits for an event after mark that is an E and accepted by is, and returns it.
+func await[E any](f *flow, mark int, is func(E) bool) E {
+	f.t.Helper()
+	return hooklog.Await(f.log, mark, is)
+}
+
+// each returns the events so far that are an E.
+func each[E any](f *flow) []E { return hooklog.All[E](f.log, 0) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/hooklog"
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/pipe"
 	"github.com/holdfast-go/holdfast/stream"
@@ -28,16 +28,13 @@ type run struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
-
-	mu     sync.Mutex
-	events []any
-	wake   chan struct{}
+	log    *hooklog.Log
 }
 
 // revoked and lost tell the two hooks with the same event apart.
 type (
-	revoked stream.Released
-	lost    stream.Released
+	revoked = hooklog.Revoked
+	lost    = hooklog.Lost
 )
 
 // start runs the component until it is ended or the test is over.
@@ -49,7 +46,8 @@ func (l *lab) start(name string, opts ...kgo.Opt) *run {
 // startUnder is start with a context that may carry switched-off rules.
 func (l *lab) startUnder(ctx context.Context, name string, opts ...kgo.Opt) *run {
 	l.t.Helper()
-	r := &run{t: l.t, name: name, done: make(chan struct{}), wake: make(chan struct{}), rec: holdfasttest.NewRecorder(name, nil)}
+	r := &run{t: l.t, name: name, done: make(chan struct{}), rec: holdfasttest.NewRecorder(name, nil)}
+	r.log = hooklog.New(l.t, hooklog.Member{Name: name, Done: r.done, Err: func() error { return r.err }, Patience: patience})
 	component, err := l.component(r, opts)
 	if err != nil {
 		l.t.Fatal(err)
@@ -68,65 +66,21 @@ func (l *lab) component(r *run, opts []kgo.Opt) (interface{ Run(context.Context)
 	opts = append(opts, kgo.ClientID(r.name))
 	if l.kind == copies {
 		c := l.pipe(opts...)
-		c.Hooks = []holdfast.Hooks{r.rec.Hooks(), r.hooks()}
+		c.Hooks = []holdfast.Hooks{r.rec.Hooks(), r.log.Hooks()}
 		return pipe.New(c)
 	}
 	c := l.flow(opts...)
-	c.Hooks = []holdfast.Hooks{r.hooks()}
+	c.Hooks = []holdfast.Hooks{r.log.Hooks()}
 	return holdfast.New(holdfasttest.Watch(r.rec, c))
 }
 
-func (r *run) hooks() holdfast.Hooks {
-	return holdfast.Hooks{
-		Assigned:  func(e stream.Assigned) { r.note(e) },
-		Restored:  func(e stream.Restored) { r.note(e) },
-		Committed: func(e stream.Committed) { r.note(e) },
-		Refused:   func(e stream.Refused) { r.note(e) },
-		Revoked:   func(e stream.Released) { r.note(revoked(e)) },
-		Lost:      func(e stream.Released) { r.note(lost(e)) },
-		Stalled:   func(e stream.Stalled) { r.note(e) },
-		Stopped:   func(e stream.Stopped) { r.note(e) },
-	}
-}
-
-func (r *run) note(e any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, e)
-	close(r.wake)
-	r.wake = make(chan struct{})
-}
-
 // mark is a place in the events, to wait for what comes after it.
-func (r *run) mark() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.events)
-}
+func (r *run) mark() int { return r.log.Mark() }
 
 // await waits for an event after mark that is an E and accepted by is, and returns it.
 func await[E any](r *run, mark int, is func(E) bool) E {
 	r.t.Helper()
-	limit := time.After(patience)
-	for {
-		r.mu.Lock()
-		events, wake := r.events[mark:], r.wake
-		r.mu.Unlock()
-		for _, e := range events {
-			if e, ok := e.(E); ok && is(e) {
-				return e
-			}
-		}
-		mark += len(events)
-		select {
-		case <-wake:
-		case <-r.done:
-			r.t.Fatalf("%s ended with %v while an event was awaited", r.name, r.err)
-		case <-limit:
-			var e E
-			r.t.Fatalf("%s: no %T within %v", r.name, e, patience)
-		}
-	}
+	return hooklog.Await(r.log, mark, is)
 }
 
 // any1 accepts every event.

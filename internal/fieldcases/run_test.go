@@ -2,14 +2,13 @@ package fieldcases
 
 import (
 	"context"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/hooklog"
 	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -23,16 +22,13 @@ type run struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // of Run, once done is closed
-
-	mu     sync.Mutex
-	events []any
-	wake   chan struct{} // closed, and replaced, with each event
+	log    *hooklog.Log
 }
 
 // revoked and lost tell the two hooks with the same event apart.
 type (
-	revoked stream.Released
-	lost    stream.Released
+	revoked = hooklog.Revoked
+	lost    = hooklog.Lost
 )
 
 // start runs a member until it is ended or the test is over.
@@ -44,18 +40,10 @@ func (l *lab) start(name string, c holdfast.Config[tally]) *run {
 // startUnder is start with a context that may carry switched-off rules.
 func (l *lab) startUnder(ctx context.Context, name string, c holdfast.Config[tally]) *run {
 	l.t.Helper()
-	r := &run{t: l.t, name: name, link: newLink(), rec: holdfasttest.NewRecorder(name, nil), done: make(chan struct{}), wake: make(chan struct{})}
+	r := &run{t: l.t, name: name, link: newLink(), rec: holdfasttest.NewRecorder(name, nil), done: make(chan struct{})}
+	r.log = hooklog.New(l.t, hooklog.Member{Name: name, Done: r.done, Err: func() error { return r.err }, Patience: patience})
 	c.Kafka.Opts = append([]kgo.Opt{kgo.ClientID(name), kgo.Dialer(r.link.dial)}, c.Kafka.Opts...)
-	c.Hooks = append(c.Hooks, holdfast.Hooks{
-		Assigned:  func(e stream.Assigned) { r.note(e) },
-		Restored:  func(e stream.Restored) { r.note(e) },
-		Committed: func(e stream.Committed) { r.note(e) },
-		Refused:   func(e stream.Refused) { r.note(e) },
-		Failed:    func(e stream.Failed) { r.note(e) },
-		Revoked:   func(e stream.Released) { r.note(revoked(e)) },
-		Lost:      func(e stream.Released) { r.note(lost(e)) },
-		Stopped:   func(e stream.Stopped) { r.note(e) },
-	})
+	c.Hooks = append(c.Hooks, r.log.Hooks())
 	f, err := holdfast.New(holdfasttest.Watch(r.rec, c))
 	l.must(err)
 	// The fence probe speaks the same protocol for a group of its own: a test that waits for a request, or
@@ -78,49 +66,13 @@ func (r *run) end() error {
 	return r.err
 }
 
-func (r *run) note(e any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, e)
-	close(r.wake)
-	r.wake = make(chan struct{})
-}
-
 // all returns the member's events of one kind.
-func all[E any](r *run) (es []E) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.events {
-		if one, ok := e.(E); ok {
-			es = append(es, one)
-		}
-	}
-	return es
-}
+func all[E any](r *run) []E { return hooklog.All[E](r.log, 0) }
 
 // await waits for an event that is as wanted, and returns the first one.
 func await[E any](r *run, is func(E) bool) E {
 	r.t.Helper()
-	limit := time.After(patience)
-	for {
-		r.mu.Lock()
-		wake := r.wake
-		r.mu.Unlock()
-		for _, e := range all[E](r) {
-			if is(e) {
-				return e
-			}
-		}
-		select {
-		case <-wake:
-		case <-r.done:
-			var e E
-			r.t.Fatalf("%s ended before its %T: %v", r.name, e, r.err)
-		case <-limit:
-			var e E
-			r.t.Fatalf("%s has not told a %T as wanted", r.name, e)
-		}
-	}
+	return hooklog.Await(r.log, 0, is)
 }
 
 func (r *run) committedTo(partition int32, next int64) {

@@ -64,6 +64,7 @@ var allowed = []allowance{
 	{dir: "internal/crash", ours: []string{"internal/wiretap"}, theirs: client},
 	{dir: "internal/accidents"},
 	{dir: "internal/fieldcases"},
+	{dir: "internal/hooklog", ours: []string{"stream"}},
 	{dir: "internal/acceptance"},
 	{dir: "internal/eos"},
 	{dir: "internal/outputs"},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/codec"
 	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/hooklog"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
 	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/kafka"
@@ -238,21 +238,20 @@ type member struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
-
-	mu     sync.Mutex
-	events []any
-	wake   chan struct{} // closed, and replaced, when an event was noted
+	log    *hooklog.Log
 }
 
 func (l *lab) member(name string) *member {
-	return &member{t: l.t, name: name, done: make(chan struct{}), wake: make(chan struct{})}
+	m := &member{t: l.t, name: name, done: make(chan struct{})}
+	m.log = hooklog.New(l.t, hooklog.Member{Name: name, Done: m.done, Err: func() error { return m.err }, Patience: patience})
+	return m
 }
 
 // start runs a component until stop is called or the test ends. ctx may carry switched-off rules.
 func (l *lab) start(ctx context.Context, name string, s settings) *member {
 	l.t.Helper()
 	m := l.member(name)
-	s.Hooks = append([]holdfast.Hooks{m.hooks()}, s.Hooks...)
+	s.Hooks = append([]holdfast.Hooks{m.log.Hooks()}, s.Hooks...)
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.NewTextHandler(l.t.Output(), nil)).With("member", name)
 	}
@@ -306,74 +305,21 @@ func (m *member) failure(sentinel error) *stream.Error {
 
 // revoked and lost tell the two hooks with the same event apart.
 type (
-	revoked stream.Released
-	lost    stream.Released
+	revoked = hooklog.Revoked
+	lost    = hooklog.Lost
 )
 
-func (m *member) hooks() holdfast.Hooks {
-	return holdfast.Hooks{
-		Assigned:     func(e stream.Assigned) { m.note(e) },
-		Restored:     func(e stream.Restored) { m.note(e) },
-		Committed:    func(e stream.Committed) { m.note(e) },
-		Refused:      func(e stream.Refused) { m.note(e) },
-		Failed:       func(e stream.Failed) { m.note(e) },
-		Revoked:      func(e stream.Released) { m.note(revoked(e)) },
-		Lost:         func(e stream.Released) { m.note(lost(e)) },
-		DeadLettered: func(e stream.DeadLettered) { m.note(e) },
-	}
-}
-
-func (m *member) note(e any) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.events = append(m.events, e)
-	close(m.wake)
-	m.wake = make(chan struct{})
-}
-
 // mark is a place in the member's events, to wait for what comes after it.
-func (m *member) mark() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.events)
-}
+func (m *member) mark() int { return m.log.Mark() }
 
 // await waits for an event after mark that is an E and accepted by is, and returns it.
 func await[E any](m *member, mark int, is func(E) bool) E {
 	m.t.Helper()
-	limit := time.After(patience)
-	for {
-		m.mu.Lock()
-		events, wake := m.events[mark:], m.wake
-		m.mu.Unlock()
-		for _, e := range events {
-			if e, ok := e.(E); ok && is(e) {
-				return e
-			}
-		}
-		mark += len(events)
-		select {
-		case <-wake:
-		case <-m.done:
-			m.t.Fatalf("%s ended with %v while an event was awaited", m.name, m.err)
-		case <-limit:
-			var e E
-			m.t.Fatalf("%s: no %T within %v", m.name, e, patience)
-		}
-	}
+	return hooklog.Await(m.log, mark, is)
 }
 
 // all returns the events after mark that are an E.
-func all[E any](m *member, mark int) (out []E) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range m.events[mark:] {
-		if e, ok := e.(E); ok {
-			out = append(out, e)
-		}
-	}
-	return out
-}
+func all[E any](m *member, mark int) []E { return hooklog.All[E](m.log, mark) }
 
 func anyOf[E any](E) bool { return true }
 

@@ -359,7 +359,7 @@ func TestKafkaTaintedStepLeavesNothing(t *testing.T) {
 			c := holdfast.Config[counts]{
 				Kafka: s.Kafka, Group: s.Group, Inputs: []string{s.Input}, Outputs: []string{s.Output}, Guarantee: holdfast.FencedOutputs,
 				Snapshots: holdfast.Snapshots{Create: &holdfast.TopicConfig{}}, Codec: codec.JSON[counts](),
-				Commit: s.Commit, Member: s.Member, OnError: s.OnError, Hooks: []holdfast.Hooks{m.hooks()},
+				Commit: s.Commit, Member: s.Member, OnError: s.OnError, Hooks: []holdfast.Hooks{m.log.Hooks()},
 				Fold: func(_ context.Context, k *holdfast.Key[counts], r stream.Record) error {
 					state, ok := k.State()
 					if !ok {
