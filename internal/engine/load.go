@@ -118,8 +118,6 @@ func (e *Engine[S]) Start(now time.Time, next, committed int64, skip map[int64]b
 	}
 	if !e.retained {
 		e.base = now // times of the keys count from it
-	} else if next != e.next {
-		e.epoch = -1
 	}
 	e.started, e.retained, e.skip = true, false, skip
 	e.next, e.first, e.committed = next, next, committed
