@@ -432,7 +432,11 @@ func (w *Writer) takeOutOne(b *batch, i int, cause error) error {
 	if errors.As(cause, &step) {
 		cause = step.Err
 	}
-	e := stream.NewError("write", &Refusal{Index: at, Message: q.messages[at], Err: cause}).At(w.c.Progress, -1)
+	refusal := &Refusal{Index: at, Message: q.messages[at], Err: cause}
+	if errors.Is(refusal, stream.ErrTopic) && w.isProgress(b, i) { // it went while a record was looked for
+		return w.withoutTopic(b, cause)
+	}
+	e := stream.NewError("write", refusal).At(w.c.Progress, -1)
 	e.Key = q.messages[at].Key
 	w.mu.Lock()
 	w.withoutLocked(b, q, e)

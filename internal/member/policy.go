@@ -122,7 +122,11 @@ func (w *worker) rejected(r *engine.Rejected) error {
 		return &stopError{e}
 	}
 	if ok && errors.Is(refusal, stream.ErrTopic) {
-		return w.topicGone(r, refusal)
+		// No record is at fault: a policy that skips those that fail would let every one pass.
+		e := stream.NewError(w.stage(), fmt.Errorf("%w: %w", stream.ErrOutput, r)).At(p, r.Offset).Hinted("output topic %s is missing: "+
+			"create it again; nothing of the batch is committed, and the next run begins at the first record that is not", refusal.Message.Topic)
+		e.Key, e.Group = refusal.Message.Key, w.m.cfg.Session.Group
+		return &stopError{e}
 	}
 	more := r.From < r.Offset && w.m.rememberKey(p, r.Key, r.Offset)
 	if !more { // it is this record
@@ -134,20 +138,6 @@ func (w *worker) rejected(r *engine.Rejected) error {
 	}
 	return stream.NewError("commit", fmt.Errorf("nothing of the batch is committed, and the state goes back: %w: %w", stream.ErrOwnershipLost, r)).
 		At(p, r.Offset)
-}
-
-// topicGone is the stop for a topic that is missing. No record is at fault: a policy that skips those
-// that fail would let every one pass.
-func (w *worker) topicGone(r *engine.Rejected, refusal *fence.Refusal) error {
-	err, what, topic := fmt.Errorf("%w: %w", stream.ErrOutput, r), "output topic", refusal.Message.Topic
-	hint := "create it again; nothing of the batch is committed, and the next run begins at the first record that is not"
-	if topic == "" {
-		err, what, topic = r, "snapshot topic", w.m.cfg.Snapshots.Topic
-		hint = "the states were in it: give an empty one, and choose Rebuild (Start.Disagreement) to fold the input again"
-	}
-	e := stream.NewError(w.stage(), err).At(w.own.Partition(), r.Offset).Hinted("%s %s is missing: %s", what, topic, hint)
-	e.Key, e.Group = refusal.Message.Key, w.m.cfg.Session.Group
-	return &stopError{e}
 }
 
 // unwritten is what follows from an engine's error about a batch.
