@@ -29,8 +29,6 @@ type Edit struct {
 type Test struct {
 	Package string // directory
 	Name    string // with its subtest, as TestX/case
-	Long    bool   // it has this case only where HOLDFAST_NIGHTLY is 1
-	Kafka   bool   // it runs on real Kafka
 }
 
 // Bug is one bug.
@@ -55,21 +53,9 @@ var Mistakes = []string{
 	"STALE_MEMBER_EPOCH classed as a retry", "deadline longer than max.poll.interval",
 }
 
-// All returns every bug: those whose tests need no broker of their own come first.
+// All returns every bug.
 func All() []Bug {
-	all := slices.Concat(transactionBugs, takeoverBugs, ownershipBugs, engineBugs, memberBugs)
-	slices.SortStableFunc(all, func(a, b Bug) int { return rank(a) - rank(b) })
-	return all
-}
-
-func rank(b Bug) int {
-	switch {
-	case b.Test.Kafka:
-		return 2
-	case b.Test.Long:
-		return 1
-	}
-	return 0
+	return slices.Concat(transactionBugs, takeoverBugs, ownershipBugs, engineBugs, memberBugs)
 }
 
 // switchFile is where every rule is asked for, and asked the condition there.
@@ -126,11 +112,7 @@ func (b Bug) Row() string {
 	if b.Mistake != "" {
 		off += " (" + b.Mistake + ")"
 	}
-	where := b.Test.Package
-	if b.Test.Kafka {
-		where += ", real Kafka"
-	}
-	return fmt.Sprintf("| `%s` | %s | %s | `%s` (%s) | %s |", b.Name, rules, off, b.Test.Name, where, strings.TrimSuffix(b.Invariant, ":"))
+	return fmt.Sprintf("| `%s` | %s | %s | `%s` (%s) | %s |", b.Name, rules, off, b.Test.Name, b.Test.Package, strings.TrimSuffix(b.Invariant, ":"))
 }
 
 // Table is the table of all bugs.

@@ -155,11 +155,7 @@ func (g *garden) health(ctx context.Context, t planted.Test) string {
 // test runs one test. That it fails is no error.
 func test(ctx context.Context, t planted.Test, flags ...string) (report, error) {
 	args := append([]string{"test", "-json", "-count=1", "-vet=off", noSymbols, "-timeout", testLimit.String(), "-run", t.Pattern()}, flags...)
-	nightly := "HOLDFAST_NIGHTLY="
-	if t.Long {
-		nightly += "1"
-	}
-	text, err := command(ctx, []string{nightly}, append(args, "./"+t.Package)...)
+	text, err := command(ctx, []string{"HOLDFAST_NIGHTLY="}, append(args, "./"+t.Package)...)
 	r, readErr := read(strings.NewReader(text))
 	if readErr != nil {
 		return r, readErr

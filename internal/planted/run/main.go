@@ -32,18 +32,16 @@ import (
 
 // options choose the bugs.
 type options struct {
-	only    string
-	shard   int
-	noKafka bool
-	list    bool
-	side    int
+	only  string
+	shard int
+	list  bool
+	side  int
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.only, "only", "", "plant the bugs of these `names` alone, separated by commas")
-	flag.IntVar(&o.shard, "shard", 0, "plant `n` bugs that need no real Kafka, chosen by the present commit; 0: all")
-	flag.BoolVar(&o.noKafka, "no-kafka", false, "leave out the bugs whose tests run on real Kafka")
+	flag.IntVar(&o.shard, "shard", 0, "plant `n` bugs, chosen by the present commit; 0: all")
 	flag.BoolVar(&o.list, "list", false, "print the table of docs/reliability.md and plant nothing")
 	flag.IntVar(&o.side, "side", 2, "plant `n` bugs side by side")
 	flag.Parse()
@@ -91,9 +89,6 @@ func run(ctx context.Context, out io.Writer, o options) error {
 // choose returns the bugs that the options name.
 func choose(ctx context.Context, o options) ([]planted.Bug, error) {
 	bugs := planted.All()
-	if o.noKafka || o.shard > 0 {
-		bugs = slices.DeleteFunc(bugs, func(b planted.Bug) bool { return b.Test.Kafka })
-	}
 	if o.only != "" {
 		var chosen []planted.Bug
 		for name := range strings.SplitSeq(o.only, ",") {
