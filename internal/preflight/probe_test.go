@@ -77,14 +77,14 @@ func TestKafkaProbe(t *testing.T) {
 	t.Parallel()
 	k := kafkatest.Start(t)
 	cl := k.Client(t)
-	offered, err := wire.LookupServerSide(t.Context(), cl)
+	_, spoken, err := wire.LookupVersions(t.Context(), cl)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for protocol, serverSide := range map[string]bool{"classic": false, "consumer": true} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			if serverSide && (!offered.Offered() || !offered.Lenient()) {
+			if serverSide && (!spoken.ServerSide.Offered() || !spoken.ServerSide.Lenient()) {
 				t.Skip("the brokers do not serve KIP-848 in Kafka 4.3's way")
 			}
 			name := kafkatest.UniqueName("probe")

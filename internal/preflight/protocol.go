@@ -14,16 +14,13 @@ import (
 // they have for the group. The client would fall back to a classic protocol without a word, so that nothing
 // is left to it.
 func (i *inspection) protocol(ctx context.Context) error {
-	if !i.ServerSide {
+	if !i.ServerSide || i.spoken.Least == nil { // else no broker has told anything, which is said already
 		return nil
 	}
-	offered, err := wire.LookupServerSide(ctx, i.client)
-	if err == nil {
-		err = unserved(offered)
-	}
+	offered := i.spoken.ServerSide
 	fact := fmt.Sprintf("KIP-848: group.version %d, ConsumerGroupHeartbeat v%d, brokers know metadata.version %d",
 		offered.GroupVersion, offered.Heartbeat, offered.Metadata)
-	if err := i.found.note("group-protocol", "group protocol", fact, kafka.Explain(err)); err != nil {
+	if err := i.found.note("group-protocol", "group protocol", fact, unserved(offered)); err != nil {
 		return err
 	}
 	timings, err := wire.LookupGroupTimings(ctx, i.client, i.Group)

@@ -34,6 +34,8 @@ type Versions struct {
 	Least map[kmsg.Key]int16
 	// Oldest is what the versions of the oldest broker look like, as "v3.9".
 	Oldest string
+	// ServerSide is what they can do of KIP-848.
+	ServerSide ServerSide
 }
 
 // Fenced reports whether a delayed request of one transaction is refused in the next one.
@@ -64,32 +66,43 @@ func LookupVersions(ctx context.Context, cl *kgo.Client) (Features, Versions, er
 	}
 	f, v := Features{TxnOffsetCommit: math.MaxInt16}, Versions{Least: map[kmsg.Key]int16{}}
 	oldest := math.MaxInt
-	epoch := int64(-2) // below the -1 of a broker that has no finalized features
+	var told []*kmsg.ApiVersionsResponse
 	for i, a := range answers {
 		if faults[i] != nil {
 			f.TxnOffsetCommit = min(f.TxnOffsetCommit, addOffsetsBelow-1)
 			continue
 		}
-		f.Brokers++
+		told = append(told, a)
 		f.TxnOffsetCommit = min(f.TxnOffsetCommit, maxVersion(a, kmsg.TxnOffsetCommit))
 		v.add(a)
 		if sum := versionSum(a); sum < oldest {
 			oldest, v.Oldest = sum, kversion.FromApiVersionsResponse(a).VersionGuess()
 		}
-		if a.FinalizedFeaturesEpoch <= epoch {
-			continue
-		}
-		epoch = a.FinalizedFeaturesEpoch
-		for _, feature := range a.FinalizedFeatures {
-			if feature.Name == "transaction.version" {
-				f.TransactionVersion = feature.MaxVersionLevel
-			}
-		}
 	}
+	f.Brokers = len(told)
 	if f.Brokers == 0 {
 		return Features{}, Versions{}, errors.Join(append(faults, errors.New("no broker told its versions"))...)
 	}
+	f.TransactionVersion = finalized(told, "transaction.version")
+	v.ServerSide = serverSideOf(told)
 	return f, v, nil
+}
+
+// finalized is the level of a feature as the broker has it that knows the newest; 0: it is not finalized.
+func finalized(answers []*kmsg.ApiVersionsResponse, feature string) (level int16) {
+	epoch := int64(-2) // below the -1 of a broker that has no finalized features
+	for _, a := range answers {
+		if a.FinalizedFeaturesEpoch <= epoch {
+			continue
+		}
+		epoch, level = a.FinalizedFeaturesEpoch, 0
+		for _, f := range a.FinalizedFeatures {
+			if f.Name == feature {
+				level = f.MaxVersionLevel
+			}
+		}
+	}
+	return level
 }
 
 // silentRounds is how often brokers are asked that are all silent.

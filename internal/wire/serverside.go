@@ -2,10 +2,8 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,33 +34,15 @@ func (s ServerSide) Offered() bool { return s.GroupVersion >= 1 && s.Heartbeat >
 // ones compare the member's epoch alone, and answer STALE_MEMBER_EPOCH for a partition that has not moved.
 func (s ServerSide) Lenient() bool { return s.Metadata >= kafka43 }
 
-// LookupServerSide asks every broker. One that is down has no say: it must not hinder a start. It fails if
-// none answers.
-func LookupServerSide(ctx context.Context, cl *kgo.Client) (ServerSide, error) {
-	answers, faults, err := untilTold(ctx, func(ctx context.Context) ([]*kmsg.ApiVersionsResponse, []error, error) { return askVersions(ctx, cl) })
-	if err != nil {
-		return ServerSide{}, err
-	}
-	answers = slices.DeleteFunc(answers, func(a *kmsg.ApiVersionsResponse) bool { return a == nil })
-	if len(answers) == 0 {
-		return ServerSide{}, errors.Join(append(faults, errors.New("no broker told its versions"))...)
-	}
-	s := ServerSide{Heartbeat: math.MaxInt16, Metadata: math.MaxInt16}
-	epoch := int64(-2) // below the -1 of a broker that has no finalized features
+// serverSideOf is what all brokers that have answered can do. One that is down has no say: it must not
+// hinder a start.
+func serverSideOf(answers []*kmsg.ApiVersionsResponse) ServerSide {
+	s := ServerSide{Heartbeat: math.MaxInt16, Metadata: math.MaxInt16, GroupVersion: finalized(answers, "group.version")}
 	for _, a := range answers {
 		s.Heartbeat = min(s.Heartbeat, maxVersion(a, kmsg.ConsumerGroupHeartbeat))
 		s.Metadata = min(s.Metadata, knownLevel(a, "metadata.version"))
-		if a.FinalizedFeaturesEpoch <= epoch {
-			continue
-		}
-		epoch, s.GroupVersion = a.FinalizedFeaturesEpoch, 0
-		for _, feature := range a.FinalizedFeatures {
-			if feature.Name == "group.version" {
-				s.GroupVersion = feature.MaxVersionLevel
-			}
-		}
 	}
-	return s, nil
+	return s
 }
 
 // knownLevel is the newest level of a feature that a broker knows, 0 if none.
