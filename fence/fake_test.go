@@ -262,6 +262,15 @@ func (p *fakeProducer) progress(ctx context.Context, from int64) (*Progress, int
 	return &found, last, nil
 }
 
+func (p *fakeProducer) between(_ context.Context, from, to int64) (found *Progress, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for at := from; at < min(to, int64(len(p.log))); at++ {
+		found = &p.log[at]
+	}
+	return found, nil
+}
+
 func (p *fakeProducer) fresh() bool    { return p.opens == 1 }
 func (p *fakeProducer) reusable() bool { return p.reuse }
 func (p *fakeProducer) close() {

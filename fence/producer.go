@@ -32,6 +32,9 @@ type producer interface {
 	// progress returns the newest committed progress record at or after from, nil if there is none,
 	// and the offset after which the next look may begin.
 	progress(ctx context.Context, from int64) (found *Progress, at int64, err error)
+	// between returns the newest committed progress record from an offset up to another one, nil if there is
+	// none. It waits for no open transaction: one of our own id is not before what we have written.
+	between(ctx context.Context, from, to int64) (*Progress, error)
 	// fresh reports whether nobody had initialised the id before.
 	fresh() bool
 	// reusable reports whether a transaction may follow one that was aborted.
@@ -355,4 +358,19 @@ func (t *txn) progress(ctx context.Context, from int64) (found *Progress, at int
 		return err
 	})
 	return found, at, err
+}
+
+func (t *txn) between(ctx context.Context, from, to int64) (found *Progress, err error) {
+	log := wire.Log{Client: t.cl, Topic: t.c.Progress.Topic, Partition: t.c.Progress.Partition}
+	_, err = log.View(ctx, wire.ViewOptions{From: from, To: to}, func(e wire.Entry) error {
+		if e.Status != wire.StatusCommitted {
+			return nil
+		}
+		p, ok, err := progressFrom(wire.Record(e.Record))
+		if ok {
+			found = &p
+		}
+		return err
+	})
+	return found, err
 }

@@ -151,6 +151,9 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	if err := w.sameLog(in); err != nil {
 		return -1, err
 	}
+	if err := w.noneBetween(bounded, p, in); err != nil {
+		return -1, err
+	}
 	w.pacer.saw(idle, ack)
 	if b.token, err = w.own.Token(w.base); err != nil {
 		return -1, err
@@ -178,6 +181,30 @@ func (w *Writer) sameLog(in span) error {
 		return nil
 	}
 	return fmt.Errorf("%s takes a record at offset %d, and had a progress record at %d: %w", w.c.Progress, in.first, w.known.from-1, stream.ErrTruncated)
+}
+
+// noneBetween makes sure that nobody has committed between the last commit that this owner knows of and
+// what it has just written. As a rule there is the marker of that commit and nothing else; else what is there
+// is read.
+//
+//  1. One broker is the group's coordinator and leads the snapshot partition. It is stopped, both move, and
+//     an owner commits n + 1.
+//  2. It wakes, and for a moment answers as before: a new owner finds offset n, and an end of the snapshot
+//     partition where the progress record n is the last. The two agree, and the records after n are folded
+//     again.
+//  3. What the new owner writes is taken by the leader that there is, and lies behind the commit n + 1.
+func (w *Writer) noneBetween(ctx context.Context, p producer, in span) error {
+	if w.known.from == 0 || in.first <= w.known.from+1 || !rule.On(w.base, rule.NoneBetween) {
+		return nil
+	}
+	found, err := p.between(ctx, w.known.from, in.first)
+	if err != nil {
+		return &wire.StepError{Step: wire.StepProduce, Err: err}
+	}
+	if found == nil || found.Nonce == w.own.nonce || (witness{found.Nonce, found.Sequence}) == w.known.progress {
+		return nil
+	}
+	return errAnotherCommitted
 }
 
 // effects returns the records of b and after them the progress record.

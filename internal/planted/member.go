@@ -91,6 +91,12 @@ var memberBugs = []Bug{
 		Test:     Test{Package: "internal/member", Name: "TestRetainedStateOfAnOlderOffsetLosesRecords"}, Invariant: "I2",
 	},
 	{
+		Name: "commit-between-not-seen", Rules: []string{"-"},
+		Off:      "what lies between the last known commit and the first write is not looked at: `none-between`",
+		Switches: []rule.Name{rule.NoneBetween},
+		Test:     Test{Package: "internal/member", Name: "TestCoordinatorAndLeaderDeposed"}, Invariant: "I4",
+	},
+	{
 		Name: "fold-version-ignored", Rules: []string{"R22"},
 		Off:   "a state of another `FoldVersion` is folded on",
 		Edits: []Edit{{memberPrepare, "p != nil && p.FoldVersion != w.m.cfg.FoldVersion", "p != nil && p.FoldVersion > w.m.cfg.FoldVersion"}},

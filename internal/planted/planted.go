@@ -70,7 +70,7 @@ func (b Bug) edits() []Edit {
 		return b.Edits
 	}
 	condition := asked
-	for _, s := range b.Switches {
+	for _, s := range rule.Off(b.Switches...) {
 		condition += fmt.Sprintf(" && n != %q", string(s))
 	}
 	return append(slices.Clone(b.Edits), Edit{File: switchFile, Old: asked, New: condition})

@@ -3,7 +3,10 @@
 // global switch and no public way to reach one.
 package rule
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Name is one rule that can be switched off.
 type Name string
@@ -26,6 +29,7 @@ const (
 	ReadBack       Name = "read-back"        // R5: an unknown outcome is read back
 	SecondWitness  Name = "second-witness"   // R23's table: the progress record is compared with the committed offset
 	SameLog        Name = "same-log"         // R21: what is written comes behind what is known to be there
+	NoneBetween    Name = "none-between"     // I3: nobody has committed between the last known commit and the first write behind it
 	FenceProbe     Name = "fence-probe"      // before a fenced start the broker has to refuse a stale generation
 	FencedBinding  Name = "fenced-binding"   // the offset is bound to the transaction
 	RetainedCheck  Name = "retained-check"   // a state that was kept over a rebalance is compared with Kafka before it is used
@@ -33,7 +37,22 @@ const (
 
 type key struct{}
 
-// Without returns a context under which the named rules are switched off.
+// before are the rules that NoneBetween stands behind: they keep an owner from beginning at a commit that
+// is not the last one, and where one of them fails its first write would still find that out.
+var before = []Name{
+	GrantID, RestoreBound, RevokeTeardown, StableFetch, Takeover, ReadBack, SecondWitness, FencedBinding, RetainedCheck,
+}
+
+// Off returns the rules that are off when the named ones are to be missed: NoneBetween goes with those that
+// it stands behind, since it would hide what they prevent.
+func Off(names ...Name) []Name {
+	if slices.ContainsFunc(names, func(n Name) bool { return slices.Contains(before, n) }) && !slices.Contains(names, NoneBetween) {
+		return append(slices.Clone(names), NoneBetween)
+	}
+	return names
+}
+
+// Without returns a context under which the named rules are switched off, with those that go with them.
 func Without(ctx context.Context, names ...Name) context.Context {
 	off := map[Name]bool{}
 	if old, ok := ctx.Value(key{}).(map[Name]bool); ok {
@@ -41,7 +60,7 @@ func Without(ctx context.Context, names ...Name) context.Context {
 			off[n] = true
 		}
 	}
-	for _, n := range names {
+	for _, n := range Off(names...) {
 		off[n] = true
 	}
 	return context.WithValue(ctx, key{}, off)
