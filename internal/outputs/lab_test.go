@@ -303,11 +303,8 @@ func (m *member) failure(sentinel error) *stream.Error {
 	return e
 }
 
-// revoked and lost tell the two hooks with the same event apart.
-type (
-	revoked = hooklog.Revoked
-	lost    = hooklog.Lost
-)
+// lost is told apart from hooklog.Revoked, which has the same event.
+type lost = hooklog.Lost
 
 // mark is a place in the member's events, to wait for what comes after it.
 func (m *member) mark() int { return m.log.Mark() }
