@@ -55,7 +55,7 @@ test-fast: ## the tests that need no broker, with the race detector
 
 # Without the race detector, under which a seed takes eight times as long: nightly has some of them with it.
 virtual: ## flows and pipes in virtual time, SEEDS schedules of faults, each judged
-	@go test -tags synctests -timeout 240m ./internal/virtual -seeds $(SEEDS) $(VIRTUAL)
+	@go test -v -tags synctests -timeout 240m ./internal/virtual -seeds $(SEEDS) $(VIRTUAL) | grep -Ev '^ *(=== |--- PASS|[a-z_]+_test.go:[0-9]+: [0-9.ms]+: )'
 
 test-kafka: setup-kafka ## the tests on real Kafka, of HOLDFAST_KAFKA_VERSION
 	@scripts/test-kafka.sh
@@ -86,7 +86,7 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@$(MAKE) --no-print-directory model
 	@go test -race -tags synctests -timeout 60m ./internal/virtual -run 'TestSeeds$$' -seeds 200
 	@# Twice two dollars: what is given to a make on its command line is expanded once more.
-	@$(MAKE) --no-print-directory virtual SEEDS=10000 VIRTUAL='-run TestSeeds$$$$ -sometimes -v'
+	@$(MAKE) --no-print-directory virtual SEEDS=10000 VIRTUAL='-run TestSeeds$$$$ -sometimes'
 	@$(MAKE) --no-print-directory planted
 	@FUZZTIME=$${FUZZTIME:-2m} $(MAKE) --no-print-directory fuzz
 	@for version in $(KAFKA_VERSIONS); do \

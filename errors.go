@@ -26,6 +26,8 @@ var (
 	ErrOtherComponent     = stream.ErrOtherComponent
 	ErrFlood              = stream.ErrFlood
 	ErrOtherGroup         = stream.ErrOtherGroup
+	ErrOtherProtocol      = stream.ErrOtherProtocol
+	ErrInstanceTaken      = stream.ErrInstanceTaken
 	ErrInputChanged       = stream.ErrInputChanged
 	ErrFoldVersion        = stream.ErrFoldVersion
 	ErrCorruptSnapshot    = stream.ErrCorruptSnapshot

@@ -27,7 +27,7 @@ func TestServerSideRefusesTheBrokersTimings(t *testing.T) {
 		words []string
 	}{
 		{"session", func(c *holdfast.Config[int]) { c.Member.SessionTimeout = 7 * time.Second },
-			[]string{"Member.SessionTimeout 7s", "--entity-type groups", "--add-config consumer.session.timeout.ms=7000", "group.consumer.session.timeout.ms"}},
+			[]string{"Member.SessionTimeout 7s", "--entity-type groups", "--add-config consumer.session.timeout.ms=7000", "--bootstrap-server", "group.consumer.min.session.timeout.ms, 45 s", "group.consumer.session.timeout.ms"}},
 		{"heartbeat", func(c *holdfast.Config[int]) { c.Member.HeartbeatInterval = time.Second },
 			[]string{"Member.HeartbeatInterval 1s", "--add-config consumer.heartbeat.interval.ms=1000", "group.consumer.heartbeat.interval.ms"}},
 		{"unknown protocol", func(c *holdfast.Config[int]) { c.Member.Protocol = 3 }, []string{"Member.Protocol 3", "choose Cooperative, Eager or ServerSide"}},

@@ -199,7 +199,7 @@ func TestOutcomeOnTheWire(t *testing.T) {
 		{kmsg.TxnOffsetCommit, kerr.UnknownServerError, nil, true},
 		{kmsg.TxnOffsetCommit, kerr.UnknownMemberID, stream.ErrOwnershipLost, false},
 		{kmsg.TxnOffsetCommit, kerr.StaleMemberEpoch, stream.ErrOwnershipLost, false},
-		{kmsg.TxnOffsetCommit, kerr.FencedInstanceID, stream.ErrOwnershipLost, false},
+		{kmsg.TxnOffsetCommit, kerr.FencedInstanceID, stream.ErrInstanceTaken, false},
 		{kmsg.TxnOffsetCommit, kerr.UnknownTopicID, nil, false}, // by a coordinator that has not heard of the topic yet
 		{kmsg.TxnOffsetCommit, kerr.InconsistentTopicID, stream.ErrInputChanged, false},
 		{kmsg.TxnOffsetCommit, kerr.GroupAuthorizationFailed, stream.ErrNotAuthorized, false},

@@ -262,7 +262,7 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 		return w.lose(b, err)
 	case classReplaced:
 		err := w.lose(b, err)
-		return w.stop(b, stream.NewError("commit", err).At(w.c.Input, b.next.Next).Hinted("%s", hint))
+		return w.stop(b, stream.NewError("commit", errors.Join(stream.ErrInstanceTaken, err)).At(w.c.Input, b.next.Next).Hinted("%s", hint))
 	case classInput, classFatal:
 		e := stream.NewError("commit", errors.Join(sentinelFor(c, err), err)).At(w.c.Input, b.next.Next).Hinted("%s", hint+w.topicOf(b, err))
 		e.Group, e.TransactionalID = w.c.Group, w.id

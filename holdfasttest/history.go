@@ -98,6 +98,8 @@ type Event struct {
 	Action stream.Action `json:"action,omitempty"`
 	Cause  string        `json:"cause,omitempty"`
 	Final  bool          `json:"final,omitempty"`
+	// Retained: restored from what the member had kept since it owned the partition last.
+	Retained bool `json:"retained,omitempty"`
 }
 
 // History is all that is known of a run. It is plain data: Collect reads one from a cluster, and a

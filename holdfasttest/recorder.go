@@ -66,7 +66,9 @@ func (r *Recorder) Hooks() stream.Hooks {
 		Assigned: func(e stream.Assigned) {
 			r.add(Event{Kind: EventAssigned, Partition: e.Partition, Ownership: e.Ownership, Generation: e.Generation, Offset: e.Committed})
 		},
-		Restored: func(e stream.Restored) { r.add(Event{Kind: EventRestored, Partition: e.Partition, Offset: e.Start}) },
+		Restored: func(e stream.Restored) {
+			r.add(Event{Kind: EventRestored, Partition: e.Partition, Offset: e.Start, Retained: e.Retained})
+		},
 		Committed: func(e stream.Committed) {
 			r.add(Event{Kind: EventCommitted, Partition: e.Partition, Offset: e.Next})
 		},

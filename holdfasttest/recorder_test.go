@@ -23,7 +23,7 @@ func TestRecordersRoundTrip(t *testing.T) {
 	h := one.Hooks()
 	h.Assigned(stream.Assigned{Partition: p, Ownership: 1, Generation: 4, Committed: -1})
 	two.Hooks().Lost(stream.Released{Partition: p, Ownership: 2, Cause: errors.New("gone")})
-	h.Restored(stream.Restored{Partition: p, Start: 5})
+	h.Restored(stream.Restored{Partition: p, Start: 5, Retained: true})
 	h.Committed(stream.Committed{Partition: p, Next: 6})
 	h.Refused(stream.Refused{Partition: p, Cause: "generation"})
 	h.Failed(stream.Failed{Partition: p, Offset: 7, Action: stream.Skip, Err: errors.New("bad")})
@@ -50,6 +50,9 @@ func TestRecordersRoundTrip(t *testing.T) {
 	}
 	if kinds := kindsOf(got[0]); len(kinds) != 10 {
 		t.Errorf("events of the kinds %v, want ten", kinds)
+	}
+	if e := got[0].Events[1]; e.Kind != EventRestored || !e.Retained || e.Offset != 5 {
+		t.Errorf("restored as %+v", e)
 	}
 }
 

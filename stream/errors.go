@@ -63,6 +63,13 @@ var (
 	// ErrOtherComponent: the consumer group's offsets were committed by another kind of component (a
 	// flow's by a pipe, or the other way round). Give each component a group of its own.
 	ErrOtherComponent = errors.New("group belongs to another kind of component")
+	// ErrOtherProtocol: the members of the consumer group speak another group protocol, or share no
+	// assignor with this one. Stop all of them before Member.Protocol is changed between the classic
+	// ones; give each application a group of its own.
+	ErrOtherProtocol = errors.New("group's members speak another protocol")
+	// ErrInstanceTaken: another process joined with the same static instance id. Give each process an
+	// id of its own.
+	ErrInstanceTaken = errors.New("instance id is another process's")
 	// ErrFlood: more records failed within a minute than the dead-letter policy allows. Nothing past
 	// them was committed. Find the cause, which is rarely in the records (a deployment, a schema), or
 	// raise MaxPerMinute.

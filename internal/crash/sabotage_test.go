@@ -23,7 +23,12 @@ var sabotages = []struct {
 	// The outputs go beside the transaction, in any order with its requests: they have to be there before
 	// the blow, to be there again after it.
 	{off: rule.OutputsInside, component: "FencedOutputs", pair: Pair{Commit, "TxnOffsetCommit", "EndTxn"}, loose: true, invariant: "I4",
-		ready: func(r *run) { r.wait("outputs", func() bool { return r.tr.Answers(produceOutputs) > 0 }) }},
+		ready: outputsSent},
+	{off: rule.OutputsInside, component: "pipe", pair: Pair{Commit, "TxnOffsetCommit", "EndTxn"}, loose: true, invariant: "I4", ready: outputsSent},
+}
+
+func outputsSent(r *run) {
+	r.wait("outputs", func() bool { return r.tr.Answers(produceOutputs) > 0 })
 }
 
 // sabotage shows that the sweep can fail: with a rule switched off the verdict finds a defect after a crash
@@ -33,7 +38,7 @@ func sabotage(t *testing.T, pairs map[string][]found) {
 		if !everything() && int(hash(commitOf(t)))%len(sabotages) != i {
 			continue
 		}
-		t.Run(string(s.off), func(t *testing.T) {
+		t.Run(s.component+" without "+string(s.off), func(t *testing.T) {
 			t.Parallel()
 			c := components[slices.IndexFunc(components, func(c component) bool { return c.name == s.component })]
 			c.app.Off = []rule.Name{s.off}

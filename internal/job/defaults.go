@@ -180,16 +180,18 @@ func (c Config) validateClassic(fault func(string, ...any)) {
 // validateServerSide refuses what a member of KIP-848 cannot ask for: it would be without effect.
 func (c Config) validateServerSide(fault func(string, ...any)) {
 	const instead = "%s %v does not go with ServerSide, where the brokers decide: leave it unset, and set %s of the group instead " +
-		"(kafka-configs.sh --alter --entity-type groups --entity-name %s --add-config %s=%d; the brokers' default is group.%s)"
+		"(kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type groups --entity-name %s --add-config %s=%d; " +
+		"the brokers take no less than their %s, %s in stock ones, and have the default in group.%s)"
 	for _, d := range []struct {
 		field, config string
 		value         time.Duration
+		least, stock  string
 	}{
-		{"Member.SessionTimeout", wire.GroupSessionConfig, c.Member.SessionTimeout},
-		{"Member.HeartbeatInterval", wire.GroupHeartbeatConfig, c.Member.HeartbeatInterval},
+		{"Member.SessionTimeout", wire.GroupSessionConfig, c.Member.SessionTimeout, "group.consumer.min.session.timeout.ms", "45 s"},
+		{"Member.HeartbeatInterval", wire.GroupHeartbeatConfig, c.Member.HeartbeatInterval, "group.consumer.min.heartbeat.interval.ms", "5 s"},
 	} {
 		if d.value != 0 {
-			fault(instead, d.field, d.value, d.config, c.Group, d.config, d.value.Milliseconds(), d.config)
+			fault(instead, d.field, d.value, d.config, c.Group, d.config, d.value.Milliseconds(), d.least, d.stock, d.config)
 		}
 	}
 }

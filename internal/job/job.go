@@ -59,7 +59,7 @@ func (j *Job) Run(ctx context.Context) error {
 func (j *Job) logProbe(found preflight.Found) {
 	for _, f := range found.Report.Findings {
 		if f.ID == preflight.ProbeID && f.Warning != "" {
-			j.cfg.Logger.Warn("the fence was not probed", "reason", f.Warning, "fix", strings.Join(f.Fix, "; "))
+			j.cfg.Logger.Warn("the fence was not probed", "group", j.cfg.Group, "reason", f.Warning, "fix", strings.Join(f.Fix, "; "))
 		}
 	}
 }

@@ -73,7 +73,7 @@ type Config struct {
 	OnError     func(context.Context, *stream.RecordError) stream.Action
 	DeadLetters *dlq.Policy  // nil: none; its topic is one of Outputs here
 	Breaker     *dlq.Breaker // of DeadLetters
-	Logger      *slog.Logger
+	Logger      *slog.Logger // not nil; lines get the group
 	Hooks       []stream.Hooks
 }
 

@@ -35,7 +35,7 @@ func (m *Member) fetchError(topic string, partition int32, err error) {
 		m.fail(final)
 		return
 	}
-	log := m.cfg.Logger
+	log := m.log
 	if topic != "" { // else it is about the group or the connection
 		log = log.With("partition", p.String())
 	}
@@ -63,7 +63,7 @@ func (w *instanceWatch) held(now time.Time, s fence.Session, err error) error {
 	if now.Sub(w.first) < limit {
 		return nil
 	}
-	e := stream.NewError("join group", fmt.Errorf("instance id %q is another's for longer than a session of %v: %w", s.InstanceID, s.SessionTimeout, err))
+	e := stream.NewError("join group", fmt.Errorf("instance id %q is another's for longer than a session of %v: %w: %w", s.InstanceID, s.SessionTimeout, stream.ErrInstanceTaken, err))
 	e.Group = s.Group
 	return e.Hinted("give each process an instance id of its own")
 }
@@ -112,12 +112,12 @@ func (m *Member) finalFetchError(p stream.Partition, err error) error {
 		return stream.NewError("join group", errors.Join(stream.ErrNotAuthorized, err)).
 			Hinted("allow READ on group %s", m.cfg.Session.Group)
 	case errors.Is(err, kerr.FencedInstanceID):
-		return stream.NewError("join group", fmt.Errorf("another process joined with instance id %q: %w", m.cfg.Session.InstanceID, err)).
+		return stream.NewError("join group", fmt.Errorf("another process joined with instance id %q: %w: %w", m.cfg.Session.InstanceID, stream.ErrInstanceTaken, err)).
 			Hinted("give each process an instance id of its own")
 	case errors.Is(err, kerr.UnreleasedInstanceID):
 		return m.instances.held(time.Now(), m.cfg.Session, err)
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
-		return stream.NewError("join group", err).
+		return stream.NewError("join group", errors.Join(stream.ErrOtherProtocol, err)).
 			Hinted("the group %s has members that do not speak %v: stop all of its members before Member.Protocol is changed between Cooperative and Eager,"+
 				" and use a group of its own for each application", m.cfg.Session.Group, m.cfg.Session.Protocol)
 	case errors.Is(err, kerr.InvalidSessionTimeout):

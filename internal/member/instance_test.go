@@ -1,6 +1,7 @@
 package member
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 // The instance id of a dead process is refused for its session, and that is waited for; that of a living one
@@ -23,7 +25,7 @@ func TestInstanceIDIsWaitedForOneSession(t *testing.T) {
 			t.Errorf("stopped after %v: %v", after, err)
 		}
 	}
-	if err := refused(65 * time.Second); err == nil || !strings.Contains(err.Error(), `instance id "one"`) {
+	if err := refused(65 * time.Second); !errors.Is(err, stream.ErrInstanceTaken) || !strings.Contains(err.Error(), `instance id "one"`) {
 		t.Errorf("not stopped after 65 s: %v", err)
 	}
 	if err := refused(10 * time.Minute); err != nil {

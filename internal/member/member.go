@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 // Member is one member of the group. Make it with New and Run it once.
 type Member struct {
 	cfg   Config
+	log   *slog.Logger // of cfg, with the group
 	hooks hooks
 	group *fence.Group
 	poll  *kgo.Client   // the group member's client
@@ -49,7 +51,7 @@ type Member struct {
 // New returns a member.
 func New(c Config) *Member {
 	return &Member{
-		cfg: c, hooks: c.Hooks, ready: make(chan struct{}),
+		cfg: c, log: c.Logger.With("group", c.Session.Group), hooks: c.Hooks, ready: make(chan struct{}),
 		workers: map[stream.Partition]*worker{},
 		running: map[*worker]bool{},
 		renewed: map[stream.Partition]int{},
@@ -97,7 +99,7 @@ func (m *Member) Run(ctx context.Context) error {
 	m.ending.Store(true)
 	// Close leaves the group: the revoked callback drains every partition, as in a rebalance.
 	if err := m.group.Close(m.ctx); err != nil {
-		m.cfg.Logger.Warn("the group was not told that a static member goes", "error", err)
+		m.log.Warn("the group was not told that a static member goes", "error", err)
 	}
 	m.stop(errAsked)
 	m.awaitWorkers()
@@ -123,7 +125,7 @@ func (m *Member) awaitWorkers() {
 		case <-ended:
 			return
 		case <-tick.C:
-			m.cfg.Logger.Warn("the end waits for a fold that does not heed its context")
+			m.log.Warn("the end waits for a fold that does not heed its context")
 		case <-limit.C:
 			// Without a function under way what is left are clients that close, and that ends. If it does
 			// not, a hook or the codec has not returned.
@@ -167,7 +169,7 @@ func (m *Member) fail(err error) {
 	m.mu.Unlock()
 	if stopped {
 		cause := stream.Cause(err)
-		m.cfg.Logger.Error("flow stops", "cause", cause, "error", err)
+		m.log.Error("flow stops", "cause", cause, "error", err)
 		call(m.hooks, func(h stream.Hooks) func(stream.Stopped) { return h.Stopped },
 			stream.Stopped{Group: m.cfg.Session.Group, Cause: cause, Err: err})
 	}
@@ -364,7 +366,7 @@ func (m *Member) released(o *fence.Ownership, lost bool) {
 		if e.Cause != nil {
 			attrs = append(attrs, "cause", e.Cause)
 		}
-		m.cfg.Logger.Info("partition revoked", attrs...)
+		m.log.Info("partition revoked", attrs...)
 		call(m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Revoked }, e)
 	})
 }
@@ -428,7 +430,7 @@ func (m *Member) renew(gone *worker) {
 	case errors.Is(err, stream.ErrNotAuthorized):
 		m.fail(err) // it names the ACL, and asking again does not give it
 	case err != nil:
-		m.cfg.Logger.Warn("partition could not be granted anew yet", "partition", gone.own.Partition(), "error", err)
+		m.log.Warn("partition could not be granted anew yet", "partition", gone.own.Partition(), "error", err)
 		if !m.mayRenew(gone.own.Partition()) {
 			m.fail(stream.NewError("grant partition anew", errors.Join(stream.ErrUnreachable, err)).At(gone.own.Partition(), -1).
 				Hinted("the group's coordinator did not answer for minutes: look at the brokers and start again, nothing is lost"))
@@ -436,7 +438,7 @@ func (m *Member) renew(gone *worker) {
 		}
 		m.renewLater(gone)
 	case o != nil:
-		m.cfg.Logger.Info("partition granted anew", "partition", o.Partition(), "ownership", o.Number())
+		m.log.Info("partition granted anew", "partition", o.Partition(), "ownership", o.Number())
 		w := m.adopt(o)
 		m.pause(w)
 		m.launch(w)

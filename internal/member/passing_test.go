@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"syscall"
@@ -44,7 +45,7 @@ func TestPassing(t *testing.T) {
 func TestRenewalsOfAQuietPartitionDoNotAddUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := New(Config{TransactionTimeout: 30 * time.Second, Session: fence.Session{}.WithDefaults()})
+		m := New(Config{Logger: slog.New(slog.DiscardHandler), TransactionTimeout: 30 * time.Second, Session: fence.Session{}.WithDefaults()})
 		w := &worker{m: m, own: &fence.Ownership{}}
 		for _, c := range []struct {
 			after    time.Duration

@@ -74,7 +74,7 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 			e.Partition = p
 			call(w.m.hooks, func(h stream.Hooks) func(stream.Stalled) { return h.Stalled }, e)
 		},
-		Logger: w.m.cfg.Logger.With("ownership", w.own.Number()), // it adds the partition that it reads
+		Logger: w.m.log.With("ownership", w.own.Number()), // it adds the partition that it reads
 	})
 	if err != nil {
 		return f, err

@@ -134,7 +134,7 @@ func (m *Member) expireRetained(ctx context.Context) {
 		}
 		dropped, next := m.retention.expire(time.Now())
 		for _, p := range dropped {
-			m.cfg.Logger.Info("retained state is dropped", "partition", p.String(), "cause", "the partition did not come back in time")
+			m.log.Info("retained state is dropped", "partition", p.String(), "cause", "the partition did not come back in time")
 		}
 		timer.Reset(next)
 	}
@@ -169,7 +169,7 @@ func (w *worker) retain() {
 	}
 	ok, dropped := w.m.retention.put(w.own.Partition(), r)
 	for _, p := range dropped {
-		w.m.cfg.Logger.Info("retained state is dropped", "partition", p.String(), "cause", "newer ones take its room")
+		w.m.log.Info("retained state is dropped", "partition", p.String(), "cause", "newer ones take its room")
 	}
 	if !ok {
 		w.log.Info("state is not retained", "bytes", r.bytes, "limit", w.m.retention.limit)

@@ -2,7 +2,6 @@ package member
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -61,7 +60,7 @@ func TestRetentionIsBoundedInBytes(t *testing.T) {
 func TestRetentionIsBoundedInAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := &Member{retention: newRetention(100, time.Minute), cfg: Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}}
+		m := &Member{retention: newRetention(100, time.Minute), log: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithCancel(t.Context())
 		go m.expireRetained(ctx)
 		start := time.Now()

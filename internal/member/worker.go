@@ -69,7 +69,7 @@ type worker struct {
 func newWorker(m *Member, o *fence.Ownership) *worker {
 	w := &worker{
 		m: m, own: o, position: -1, done: make(chan struct{}), outcome: make(chan error, 1),
-		log:   m.cfg.Logger.With("partition", o.Partition().String(), "ownership", o.Number()),
+		log:   m.log.With("partition", o.Partition().String(), "ownership", o.Number()),
 		queue: queue{limit: m.cfg.QueueRecords, arrived: make(chan struct{}, 1)},
 	}
 	w.ctx, w.end = context.WithCancel(m.ctx)
@@ -144,7 +144,7 @@ func passing(err error) bool {
 	for _, named := range []error{
 		stream.ErrConfig, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized, stream.ErrBrokerTooOld,
 		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch,
-		stream.ErrOtherGroup, stream.ErrOtherComponent, stream.ErrFlood, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
+		stream.ErrOtherGroup, stream.ErrOtherComponent, stream.ErrOtherProtocol, stream.ErrInstanceTaken, stream.ErrFlood, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
 		stream.ErrEncode, // of a codec, whose cause may be a deadline of its own
 	} {
 		if errors.Is(err, named) {

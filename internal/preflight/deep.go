@@ -80,17 +80,26 @@ func (i *inspection) versions() error {
 	if err == nil && len(advice) > 0 {
 		i.found.advise(strings.Join(advice, "; "), "upgrade the brokers")
 	}
+	if _, exact := i.release(); err == nil && !exact {
+		i.found.advise("the claims were tested on Apache Kafka, and this speaks as no release of it does",
+			"for development this is enough; check the cluster that you will run on as well, and prove it there: holdfast prove")
+	}
 	return err
 }
 
-// oldest names the release of the oldest broker, which brokers do not tell: their versions are compared
-// with those of each release.
+// oldest names the release of the oldest broker.
 func (i *inspection) oldest() string {
-	release, exact := strings.CutPrefix(strings.TrimPrefix(i.spoken.Oldest, "at least "), "v")
+	release, exact := i.release()
 	if !exact {
-		return "no release of Kafka, as an imitation does"
+		return "no release of Kafka"
 	}
 	return "Kafka " + release
+}
+
+// release is that of the oldest broker, which brokers do not tell: their versions are compared with those
+// of each release, and may be those of none.
+func (i *inspection) release() (string, bool) {
+	return strings.CutPrefix(strings.TrimPrefix(i.spoken.Oldest, "at least "), "v")
 }
 
 // internals looks at the topics in which the brokers keep offsets and transactions: what these lose,

@@ -5,6 +5,7 @@ package preflight
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/claim"
@@ -98,13 +99,22 @@ func (f *Found) add(finding claim.Finding) {
 func (f *Found) note(id, what, fact string, err error) error {
 	finding := claim.Finding{ID: id, What: what, Fact: fact, Err: err}
 	if err != nil {
-		finding.Fact = err.Error()
+		finding.Fact = told(what, err)
 		if e := (*stream.Error)(nil); errors.As(err, &e) && e.Hint != "" {
 			finding.Fix = []string{e.Hint}
 		}
 	}
 	f.add(finding)
 	return err
+}
+
+// told is the text of an error, without the place where what has it.
+func told(what string, err error) string {
+	e, plain := err.(*stream.Error) // a joined or wrapped one says more than its part
+	if plain && strings.HasPrefix(e.Op, "check") && strings.Contains(what, e.Topic) && e.Offset < 0 && e.Partition < 0 {
+		return e.Err.Error()
+	}
+	return err.Error()
 }
 
 // warn adds a warning, and what mends it, to the finding that was noted last.

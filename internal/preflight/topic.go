@@ -40,7 +40,7 @@ func (i *inspection) existing(ctx context.Context, role, topic, need string) (wi
 	facts, err := wire.TopicFacts(ctx, i.client, topic)
 	if err == nil && !facts.Exists {
 		err = i.unusable(topic, "the %s topic does not exist", role).
-			Hinted("create it: kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %s --replication-factor %d",
+			Hinted("correct the name, or create it: kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %s --replication-factor %d",
 				wire.Bootstrap(i.client), topic, i.wanted(topic), min(facts.Brokers, 3))
 	}
 	if err == nil {

@@ -101,7 +101,7 @@ func TestKafkaChangeWithinClassicIsRefused(t *testing.T) {
 			newcomer.MayEnd()
 			err := newcomer.Wait()
 			said := string(newcomer.Process().Stderr())
-			if err == nil || !strings.Contains(said, "INCONSISTENT_GROUP_PROTOCOL") || !strings.Contains(said, "stop all of its members") {
+			if err == nil || !strings.Contains(said, "cause=other-protocol") || !strings.Contains(said, "stop all of its members") {
 				t.Errorf("the newcomer ended with %v and said %s", err, said)
 			}
 			f.Send(20)

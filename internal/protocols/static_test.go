@@ -139,7 +139,7 @@ func TestKafkaTwoProcessesOneInstance(t *testing.T) {
 			if protocol == serverSide {
 				ends, stays = younger, elder
 			}
-			if err := ends.Wait(); err == nil || !strings.Contains(string(ends.Process().Stderr()), "instance id") {
+			if err := ends.Wait(); err == nil || !strings.Contains(string(ends.Process().Stderr()), "cause=instance-taken") {
 				t.Errorf("%s ended with %v and said %s", ends.Name, err, ends.Process().Stderr())
 			}
 			f.Send(20)

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/fence"
 )
 
 // plan is what a seed comes to: a world, and what happens in it.
@@ -87,6 +88,9 @@ var refusals = []struct {
 	{kerr.UnknownServerError, []kmsg.Key{kmsg.EndTxn}},
 }
 
+// session is that of the members, whoever decides on it.
+const session = 2 * time.Second
+
 // planOf returns what a seed comes to.
 func planOf(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -94,7 +98,7 @@ func planOf(seed uint64) plan {
 	p.setting = setting{
 		Partitions: 1 + r.Int32N(4), Brokers: 3, OldBrokers: r.IntN(5) == 0, Delay: between(r, time.Millisecond, 12*time.Millisecond),
 		Member: holdfast.Member{
-			SessionTimeout: 2 * time.Second, HeartbeatInterval: 400 * time.Millisecond, RebalanceTimeout: 4 * time.Second,
+			SessionTimeout: session, HeartbeatInterval: 400 * time.Millisecond, RebalanceTimeout: 4 * time.Second,
 			TransactionTimeout: 3 * time.Second, QueueRecords: 20,
 		},
 		Commit: holdfast.Commit{
@@ -113,17 +117,54 @@ func planOf(seed uint64) plan {
 	case 8:
 		p.setting.Guarantee, actions = holdfast.Unfenced, calm
 	}
+	p.setting.speak(protocolOf(seed, p.setting.OldBrokers))
 	for at := time.Duration(0); at < p.long; at += between(r, 20*time.Millisecond, 1200*time.Millisecond) {
-		p.steps = append(p.steps, stepOf(r, actions, at, p.setting.Partitions))
+		p.steps = append(p.steps, stepOf(r, actions, at, p.setting.Partitions, p.setting.Member.Protocol))
 	}
 	return p
+}
+
+// protocolOf is drawn apart, so that the rest of a seed's schedule does not depend on it.
+func protocolOf(seed uint64, oldBrokers bool) fence.Protocol {
+	switch r := rand.New(rand.NewPCG(seed, 2)); r.IntN(5) {
+	case 0:
+		return fence.Eager
+	case 1, 2:
+		if !oldBrokers {
+			return fence.ServerSide
+		}
+	}
+	return fence.Cooperative
+}
+
+// speak sets the protocol. Under KIP-848 the brokers have the times that a member of the others brings.
+func (s *setting) speak(p fence.Protocol) {
+	if s.Member.Protocol = p; p != fence.ServerSide {
+		return
+	}
+	s.BrokerConf = map[string]string{
+		"group.consumer.session.timeout.ms":    fmt.Sprint(s.Member.SessionTimeout.Milliseconds()),
+		"group.consumer.heartbeat.interval.ms": fmt.Sprint(s.Member.HeartbeatInterval.Milliseconds()),
+	}
+	s.Member.SessionTimeout, s.Member.HeartbeatInterval = 0, 0
 }
 
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(r.Int64N(int64(most-least)))
 }
 
-func stepOf(r *rand.Rand, actions []action, at time.Duration, partitions int32) step {
+// spoken is the request that does under a protocol what key does under the classic ones.
+func spoken(key kmsg.Key, p fence.Protocol) kmsg.Key {
+	switch key {
+	case kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup:
+		if p == fence.ServerSide {
+			return kmsg.ConsumerGroupHeartbeat
+		}
+	}
+	return key
+}
+
+func stepOf(r *rand.Rand, actions []action, at time.Duration, partitions int32, protocol fence.Protocol) step {
 	s := step{at: at, what: actions[r.IntN(len(actions))], who: r.IntN(1 << 16)}
 	switch s.what {
 	case write, discard:
@@ -138,12 +179,13 @@ func stepOf(r *rand.Rand, actions []action, at time.Duration, partitions int32) 
 		s.lasts = between(r, 50*time.Millisecond, 9*time.Second)
 	case frame:
 		s.key, s.kind, s.lasts = framed[r.IntN(len(framed))], frameKind(r.IntN(4)), between(r, time.Millisecond, 3*time.Second)
+		s.key = spoken(s.key, protocol)
 		if s.key != kmsg.EndTxn {
 			s.kind %= answerFenced
 		}
 	case refuse:
 		f := refusals[r.IntN(len(refusals))]
-		s.err, s.key = f.err, f.keys[r.IntN(len(f.keys))]
+		s.err, s.key = f.err, spoken(f.keys[r.IntN(len(f.keys))], protocol)
 	}
 	return s
 }
@@ -188,7 +230,7 @@ func (p plan) lines() []string {
 	if s.Pipe {
 		kind = fmt.Sprintf("pipe of %d calls", s.Concurrency)
 	}
-	out := []string{fmt.Sprintf("seed %d: %s, %d partitions, old brokers %t, delay %v, commit %+v, %d members at first", p.seed, kind, s.Partitions, s.OldBrokers, s.Delay, s.Commit, p.first)}
+	out := []string{fmt.Sprintf("seed %d: %s, %v, %d partitions, old brokers %t, delay %v, commit %+v, %d members at first", p.seed, kind, s.Member.Protocol, s.Partitions, s.OldBrokers, s.Delay, s.Commit, p.first)}
 	for _, s := range p.steps {
 		out = append(out, s.String())
 	}

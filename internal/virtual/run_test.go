@@ -57,6 +57,7 @@ func runPlan(t *testing.T, p plan, seen *states, off ...rule.Name) (res result) 
 	synctest.Test(t, func(t *testing.T) {
 		r := &run{world: newWorld(t, p.setting, p.seed, seen), plan: p}
 		r.ctx = rule.Without(r.ctx, off...)
+		seen.saw("run with " + p.setting.Member.Protocol.String())
 		for range p.first {
 			r.joins()
 		}
@@ -149,7 +150,7 @@ func (r *run) do(s step) {
 		}
 	case kill:
 		m.kill()
-		r.after(r.s.Member.SessionTimeout+r.s.Member.RebalanceTimeout, func() { r.bury(m) })
+		r.after(session+r.s.Member.RebalanceTimeout, func() { r.bury(m) })
 	case expel:
 		if id := m.id(); id != "" {
 			r.expel(id)

@@ -38,6 +38,7 @@ var rare = []string{
 	"silent rejoin",
 	"granted anew",
 	"restore waited for an open transaction",
+	"retained state used",
 	"dead letter",
 	"tombstone written",
 	"deleted key came back",
@@ -155,6 +156,11 @@ func (m *marks) hooks() stream.Hooks {
 		Assigned: func(e stream.Assigned) {
 			if e.TookOver {
 				m.states.saw("taken over after another owner")
+			}
+		},
+		Restored: func(e stream.Restored) {
+			if e.Retained {
+				m.states.saw("retained state used")
 			}
 		},
 		Committed: func(e stream.Committed) {

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -25,6 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/codec"
 	"github.com/holdfast-go/holdfast/dlq"
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/pipe"
@@ -300,8 +300,17 @@ func (m *member) id() string {
 	return ""
 }
 
-// expel has the group forget a member, as an operator would by the admin API.
+// expel has the group forget a member, as an operator would by the admin API; under KIP-848, which has no
+// such request, by a last heartbeat in the member's name.
 func (w *world) expel(id string) {
+	if w.s.Member.Protocol == fence.ServerSide {
+		bye := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+		bye.Group, bye.MemberID, bye.MemberEpoch = group, id, -1
+		if resp, err := bye.RequestWith(w.ctx, w.client); err != nil || resp.ErrorCode != 0 {
+			w.t.Logf("%v: the member was not expelled: %v, %v", time.Since(w.began), err, resp)
+		}
+		return
+	}
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group = group
 	one := kmsg.NewLeaveGroupRequestMember()
@@ -439,58 +448,4 @@ func (w *world) judge() (holdfasttest.History, []holdfasttest.Violation) {
 		w.broken("judge the run", err)
 	}
 	return h, holdfasttest.Check(h, model)
-}
-
-// trace returns all that the members have told, in the order of the virtual clock.
-func (w *world) trace() []string {
-	var told []logLine
-	for _, m := range w.members {
-		for _, e := range m.rec.Member().Events {
-			told = append(told, logLine{e.At, fmt.Sprintf("%-4s %s", m.name, textOf(e))})
-		}
-		m.marks.mu.Lock()
-		for _, l := range m.marks.lines {
-			told = append(told, logLine{l.at, fmt.Sprintf("%-4s %s", m.name, l.text)})
-		}
-		m.marks.mu.Unlock()
-	}
-	slices.SortStableFunc(told, func(a, b logLine) int { return a.at.Compare(b.at) })
-	var lines []string
-	for _, l := range told {
-		lines = append(lines, fmt.Sprintf("%10v %s", l.at.Sub(w.began).Round(time.Millisecond), l.text))
-	}
-	return lines
-}
-
-func textOf(e holdfasttest.Event) string {
-	line := fmt.Sprintf("%-13s", e.Kind)
-	if e.Partition.Topic != "" {
-		line += fmt.Sprintf(" %s-%d at %d", e.Partition.Topic, e.Partition.Partition, e.Offset)
-	}
-	if e.Ownership > 0 {
-		line += fmt.Sprintf(" ownership %d generation %d", e.Ownership, e.Generation)
-	}
-	if e.Key != nil {
-		line += fmt.Sprintf(" %q on %s", e.Key, e.State)
-	}
-	if e.Cause != "" {
-		line += " cause: " + e.Cause
-	}
-	if e.Final {
-		line += " (final)"
-	}
-	return line
-}
-
-// groupText says what the group's coordinator knows.
-func (w *world) groupText() string {
-	info := w.cluster.GroupInfo(group)
-	if info == nil {
-		return "there is no group"
-	}
-	text := fmt.Sprintf("the group is %s in epoch %d", info.State, info.Epoch)
-	for _, m := range info.Members {
-		text += fmt.Sprintf("; %s has %v", m.MemberID, m.Assignment)
-	}
-	return text
 }
