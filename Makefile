@@ -92,14 +92,16 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 	@for version in $(KAFKA_VERSIONS); do \
 		echo "== Kafka $$version"; \
 		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=180m HOLDFAST_KAFKA_VERSION=$$version \
-			HOLDFAST_CRASH_RESULTS="$(CURDIR)/results/crash-steps/$$version.md" scripts/test-kafka.sh; \
+			HOLDFAST_CRASH_RESULTS="$(CURDIR)/results/crash-steps/$$version.md" \
+			HOLDFAST_MATRIX_RESULTS="$(CURDIR)/results/matrix/$$version.md" scripts/test-kafka.sh; \
 	done
 
 model: ## every state of the commit protocol's model, with two faults
 	@cd model && go run . -faults 2 -cycles
 
 matrix: setup-kafka ## every group protocol against every fault of members and brokers, as a table
-	@HOLDFAST_MATRIX=all go test -count=1 -timeout 90m -v -run '^TestKafkaMatrix$$' ./internal/matrix
+	@HOLDFAST_MATRIX=all HOLDFAST_MATRIX_RESULTS="$(CURDIR)/results/matrix/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md" \
+		go test -count=1 -timeout 90m -v -run '^TestKafkaMatrix$$' ./internal/matrix
 
 soak: setup-kafka ## kills and pauses at random for HOLDFAST_SOAK (30m), then verdict and slopes
 	@HOLDFAST_SOAK=$${HOLDFAST_SOAK:-30m} go test -count=1 -timeout 0 -v -run '^TestKafkaSoak$$' ./internal/soak

@@ -2,13 +2,11 @@ package crash
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/trial"
 )
 
 // book has the outcome of each strike.
@@ -21,12 +19,7 @@ type book struct {
 }
 
 func newBook(t *testing.T, list []strike) *book {
-	b := &book{list: list, commit: commitOf(t), outcomes: map[string]string{}}
-	// The results themselves are no change of what was tested.
-	if exec.CommandContext(t.Context(), "git", "diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)results").Run() != nil {
-		b.commit += ", with changes"
-	}
-	return b
+	return &book{list: list, commit: trial.Tested(t), outcomes: map[string]string{}}
 }
 
 func (b *book) note(s strike, outcome string) {
@@ -42,18 +35,7 @@ func (b *book) tested() int {
 }
 
 // write keeps the outcomes where HOLDFAST_CRASH_RESULTS says, under the commit that they are of.
-func (b *book) write(t *testing.T) {
-	path := os.Getenv("HOLDFAST_CRASH_RESULTS")
-	if path == "" {
-		return
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(b.table()), 0o644); err != nil {
-		t.Error(err)
-	}
-}
+func (b *book) write(t *testing.T) { trial.Keep(t, "HOLDFAST_CRASH_RESULTS", b.table()) }
 
 // table is the outcomes as Markdown: a row a crash point, a column a blow.
 func (b *book) table() string {

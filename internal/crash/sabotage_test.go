@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/trial"
 )
 
 // sabotages are rules that are switched off, each with the crash point that then leaves a defect, and the
@@ -35,7 +36,7 @@ func outputsSent(r *run) {
 // at a place where the sweep finds none. A commit is tested with one of them, a night with all.
 func sabotage(t *testing.T, pairs map[string][]found) {
 	for i, s := range sabotages {
-		if !everything() && int(hash(commitOf(t)))%len(sabotages) != i {
+		if !everything() && int(hash(trial.Commit(t)))%len(sabotages) != i {
 			continue
 		}
 		t.Run(s.component+" without "+string(s.off), func(t *testing.T) {

@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/trial"
 )
 
 // shards is how many parts the sweep has: a commit is tested with one of them, a night with all.
@@ -106,7 +105,7 @@ func everything() bool {
 // shard is the part of the sweep that the present commit is tested with.
 func shard(t *testing.T, list []strike) []strike {
 	t.Helper()
-	mine := hash(commitOf(t)) % shards
+	mine := hash(trial.Commit(t)) % shards
 	return slices.DeleteFunc(slices.Clone(list), func(s strike) bool { return hash(s.String())%shards != mine })
 }
 
@@ -114,15 +113,4 @@ func hash(s string) uint32 {
 	h := fnv.New32a()
 	fmt.Fprint(h, s)
 	return h.Sum32()
-}
-
-// commitOf names the commit that is tested; "none" outside a repository.
-func commitOf(t *testing.T) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		t.Logf("no commit is known, and the first shard is taken: %v", err)
-		return "none"
-	}
-	return strings.TrimSpace(string(out))
 }

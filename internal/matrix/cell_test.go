@@ -27,7 +27,6 @@ type cell struct {
 	evidence []string
 	spurious string
 	resumed  time.Duration
-	took     time.Duration
 }
 
 func newCell(t *testing.T, cluster *kafkatest.Cluster, g group, app trial.App) *cell {
@@ -41,8 +40,6 @@ func newCell(t *testing.T, cluster *kafkatest.Cluster, g group, app trial.App) *
 
 // run has the group meet the fault under load.
 func (c *cell) run(g group, f fault) {
-	begin := time.Now()
-	defer func() { c.took = time.Since(begin) }()
 	if g.java {
 		c.java = c.f.Java("java")
 	}

@@ -138,20 +138,25 @@ func (t *table) add(g group, f fault, app trial.App, c *cell) {
 	} else {
 		t.passed++
 	}
-	t.rows = append(t.rows, fmt.Sprintf("%-6s  %-11s  %-24s  %-13s  %3.0f s  resumed in %4.1f s  spurious refusals: %-12s  %s",
-		verdict, g.name, f.name, appName(app), c.took.Seconds(), c.resumed.Seconds(), c.spurious, strings.Join(c.evidence, "; ")))
+	t.rows = append(t.rows, fmt.Sprintf("| %s | %s | %s | %s | %.1f | %s | %s |",
+		g.name, f.name, appName(app), verdict, c.resumed.Seconds(), c.spurious, strings.Join(c.evidence, "; ")))
 }
 
 func (t *table) refused(g group, f fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.rows = append(t.rows, fmt.Sprintf("%-6s  %-11s  %-24s  takes Kafka 4.3 or newer: refused at start", "-", g.name, f.name))
+	t.rows = append(t.rows, fmt.Sprintf("| %s | %s | | refused at start: takes Kafka 4.3 or newer | | | |", g.name, f.name))
 }
 
+// print shows the table, and keeps it where HOLDFAST_MATRIX_RESULTS says.
 func (t *table) print(tb testing.TB) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	fmt.Printf("matrix: %d of %d cells passed, Kafka %s\n%s\n", t.passed, t.ran, kafkatest.Version(), strings.Join(t.rows, "\n"))
+	text := fmt.Sprintf("# Matrix on Kafka %s\n\nCommit %s: %d of %d cells passed.\n\n"+
+		"| Group | Fault | Component | Outcome | Seconds until all is committed | Spurious refusals | Evidence |\n|---|---|---|---|---|---|---|\n%s\n",
+		kafkatest.Version(), trial.Tested(tb), t.passed, t.ran, strings.Join(t.rows, "\n"))
+	fmt.Print(text)
+	trial.Keep(tb, "HOLDFAST_MATRIX_RESULTS", text)
 	if t.ran == 0 {
 		tb.Error("no cell has run")
 	}
