@@ -305,7 +305,9 @@ func (m *Member) assigned(_ context.Context, o *fence.Ownership) {
 	start := int64(0)
 	if err := w.open(limit); err == nil {
 		start = max(w.committed.Next, 0)
-	} else if !errors.Is(err, errLate) {
+	} else if errors.Is(err, errLate) {
+		w.log.Info("takeover goes on behind the callback", "error", err)
+	} else {
 		w.openErr = err
 	}
 	m.seek(w, start, -1)

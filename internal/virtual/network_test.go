@@ -35,6 +35,8 @@ type link struct {
 	healed chan struct{} // closed, and replaced, when an outage ends
 	seen   map[string]int
 	gone   bool // the process was killed
+
+	stalled time.Time // until then
 }
 
 // refusalTakes is how long a broker that is not there takes to refuse a connection.
@@ -61,10 +63,11 @@ const (
 	answerLost   frameKind = iota // the broker carries the request out, then the connection is reset
 	requestLost                   // the connection is reset in place of delivering it
 	late                          // the connection is reset, and the broker gets the request later, from it
+	stalls                        // from it on nothing of the process moves for longer than its session, and then all does
 	answerFenced                  // the broker carries it out, and the answer is a producer fence (EndTxn alone)
 )
 
-var frameKinds = [...]string{"answer lost", "request lost", "delivered late", "answered with a fence"}
+var frameKinds = [...]string{"answer lost", "request lost", "delivered late", "stalls", "answered with a fence"}
 
 func (k frameKind) String() string { return frameKinds[k] }
 
@@ -250,7 +253,11 @@ func (c *conn) Write(b []byte) (int, error) {
 	if f != nil && f.kind == late {
 		c.lingers = true
 	}
+	if f != nil && f.kind == stalls {
+		c.link.stalled = time.Now().Add(session + f.late)
+	}
 	c.link.mu.Unlock()
+	c.link.standstill()
 	switch {
 	case lost:
 		return len(b), nil
@@ -267,6 +274,20 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Write(b)
 	return n, c.explained(err)
+}
+
+// standstill waits for the end of a stall.
+func (l *link) standstill() {
+	for {
+		l.mu.Lock()
+		left := time.Until(l.stalled)
+		if l.gone || left <= 0 {
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		time.Sleep(left)
+	}
 }
 
 // explained is the error of a connection that a fault has reset: that of TCP, and not that of a pipe,
@@ -356,6 +377,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		if wait > 0 {
 			time.Sleep(wait)
 		}
+		c.link.standstill()
 	}
 	n := copy(b, c.rest)
 	c.rest = c.rest[n:]

@@ -49,6 +49,9 @@ const (
 	silenceAll     action = "hear nothing of any broker"
 	cutGroup       action = "cut from the coordinator's broker"
 	silenceGroup   action = "hear nothing of the coordinator's broker"
+	cutOne         action = "cut from one broker"
+	silenceOne     action = "hear nothing of one broker"
+	hang           action = "a stranger's transaction hangs on the snapshots, or on the progress"
 	moveCoords     action = "coordinators move"
 	moveLeaders    action = "leaders move"
 	frame          action = "fault of one request"
@@ -64,7 +67,7 @@ var (
 		write, write, write, write, write, write, write, discard, join, join, leave, kill, moveCoords, moveLeaders, slowHeeding,
 	}
 	rough = append([]action{
-		cutAll, silenceAll, cutGroup, silenceGroup, expel, expel, frame, frame, frame, frame, refuse, slowNotHeeding, slowNotHeeding,
+		cutAll, silenceAll, cutGroup, silenceGroup, cutOne, silenceOne, silenceOne, hang, expel, expel, frame, frame, frame, frame, refuse, slowNotHeeding, slowNotHeeding,
 	}, calm...)
 )
 
@@ -171,14 +174,14 @@ func stepOf(r *rand.Rand, actions []action, at time.Duration, partitions int32, 
 		for range 1 + r.IntN(8) {
 			s.rs = append(s.rs, recordOf(r, partitions))
 		}
-	case cutAll, silenceAll, cutGroup, silenceGroup:
+	case cutAll, silenceAll, cutGroup, silenceGroup, cutOne, silenceOne, hang:
 		s.lasts = between(r, 50*time.Millisecond, 6*time.Second)
 	case slowHeeding:
 		s.lasts = between(r, 50*time.Millisecond, 1500*time.Millisecond)
 	case slowNotHeeding:
 		s.lasts = between(r, 50*time.Millisecond, 9*time.Second)
 	case frame:
-		s.key, s.kind, s.lasts = framed[r.IntN(len(framed))], frameKind(r.IntN(4)), between(r, time.Millisecond, 3*time.Second)
+		s.key, s.kind, s.lasts = framed[r.IntN(len(framed))], frameKind(r.IntN(5)), between(r, time.Millisecond, 3*time.Second)
 		s.key = spoken(s.key, protocol)
 		if s.key != kmsg.EndTxn {
 			s.kind %= answerFenced

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,8 @@ type run struct {
 	counts int // of members, for their names
 	found  []holdfasttest.Violation
 	later  []later
+
+	strangers []func() // ends of their transactions
 }
 
 // later is what is done at a moment.
@@ -163,6 +166,12 @@ func (r *run) do(s step) {
 		r.outage(m, r.coordinator(), refusing, s.lasts)
 	case silenceGroup:
 		r.outage(m, r.coordinator(), silent, s.lasts)
+	case cutOne:
+		r.outage(m, r.address(s.who), refusing, s.lasts)
+	case silenceOne:
+		r.outage(m, r.address(s.who), silent, s.lasts)
+	case hang:
+		r.hang(int32(s.who)%r.s.Partitions, s.lasts)
 	case moveCoords:
 		r.cluster.RehashCoordinators()
 	case moveLeaders:
@@ -193,6 +202,19 @@ func (r *run) outage(m *member, addr string, o outage, lasts time.Duration) {
 	r.after(lasts, m.link.heal)
 }
 
+// address is that of one of the brokers.
+func (r *run) address(which int) string {
+	return fmt.Sprintf("127.0.0.1:%d", r.ports[which%len(r.ports)])
+}
+
+// hang has somebody who is no member write to the topic that the component restores from, in a transaction
+// that he leaves open for a while and aborts.
+func (r *run) hang(p int32, lasts time.Duration) {
+	end := sync.OnceFunc(r.open(fmt.Sprint("stranger", len(r.strangers)), p))
+	r.strangers = append(r.strangers, end)
+	r.after(lasts, end)
+}
+
 // finish ends all faults, waits until everything is committed, ends all members, and judges.
 func (r *run) finish() {
 	for _, m := range r.members {
@@ -200,6 +222,9 @@ func (r *run) finish() {
 			m.link.heal()
 			m.link.disarm()
 		}
+	}
+	for _, end := range r.strangers {
+		end()
 	}
 	r.live()
 	for p := range r.s.Partitions {

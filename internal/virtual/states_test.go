@@ -86,6 +86,7 @@ func (s *states) report() (lines, never []string) {
 var messages = map[string]string{
 	"takeover failed and is tried again":                                                                "takeover tried again",
 	"revoke budget is over before everything was committed: the next owner folds it again":              "revoke budget spent",
+	"takeover goes on behind the callback":                                                              "takeover too late for the callback",
 	"partition granted anew":                                                                            "granted anew",
 	"restore waits for an open transaction: committed records above it cannot be read before it ends. ": "restore waited for an open transaction",
 	"restore waits for an open transaction on our own transactional id: another process opened it ":     "restore took over again",

@@ -379,6 +379,35 @@ func (w *world) discard(rs ...record) {
 	}
 }
 
+// open writes to the snapshots or the progress in a transaction under an id of its own, and returns what
+// aborts it. A restore waits for its end meanwhile.
+func (w *world) open(id string, p int32) (end func()) {
+	w.t.Helper()
+	topic := group + "-snapshots"
+	if w.s.Pipe {
+		topic = group + "-progress"
+	}
+	tx, err := w.kafka(w.net.DialContext).Client(kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, 5*time.Minute)
+	err = tx.BeginTransaction()
+	if err == nil {
+		err = tx.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: p, Key: []byte("stranger"), Value: []byte("aborted")}).FirstErr()
+	}
+	if err != nil {
+		w.t.Logf("%v: the stranger's transaction: %v", time.Since(w.began), err)
+	}
+	return func() {
+		if err := tx.EndTransaction(ctx, kgo.TryAbort); err != nil {
+			w.t.Logf("%v: the end of the stranger's transaction: %v", time.Since(w.began), err)
+		}
+		cancel()
+		tx.Close()
+	}
+}
+
 // behind returns the partitions whose committed offset is not at the end of the input.
 func (w *world) behind() (left []string) {
 	var commits map[int32]kfake.GroupCommit
