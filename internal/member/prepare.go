@@ -77,9 +77,14 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		if c := found.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
 			v, start, err = begin, c, nil
 		}
-		if look == 1 && found.committed.Next >= 0 && (v == rebuild || errors.Is(err, stream.ErrOffsetMismatch)) {
+		if look == 1 && (v == rebuild || errors.Is(err, stream.ErrOffsetMismatch)) {
 			// What was restored may end where the log of a deposed leader does (see checkApplied). It hears of
-			// its successor within a moment of its waking.
+			// its successor within a moment of its waking. And the offset may be old, of an owner that was
+			// cut off after it had asked:
+			//
+			//  1. A asks for the offset. There is none yet.
+			//  2. A is cut off, B takes over, folds, and makes the group's first commit.
+			//  3. A is back, reads B's snapshots, and would stop for an offset that somebody had deleted.
 			if err := w.lookAgain(ctx, looks); err != nil {
 				return 0, err
 			}

@@ -215,3 +215,38 @@ func TestTraceOffsetOfBeforeTheSnapshots(t *testing.T) {
 		})
 	}
 }
+
+// The same of a group without an offset, as its first owner meets it that was cut off before its first commit:
+// A reads that there is none, B takes over and makes the first commit, and A restores it. What A knows is old;
+// nobody has lost the group's offset, and nothing is to be rebuilt.
+func TestFirstCommitOfAnotherIsNoLostOffset(t *testing.T) {
+	t.Parallel()
+	for name, d := range map[string]holdfast.Disagreement{"stop": 0, "resume": holdfast.ResumeAtProgress, "rebuild": holdfast.Rebuild} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.produce("k", 2)
+			state, err := snapshot.Encode(snapshot.Record{Header: snapshot.Header{Applied: []int64{0}, Steps: 1}, Key: []byte("k"), Value: []byte("1"), Kind: snapshot.State})
+			p.must(err)
+			p.between(kmsg.OffsetFetch, func() {}, kmsg.ListOffsets, func() {
+				b := p.other(ownID())
+				b.snapshots(7, 1, state)
+				b.offset(7, 1)
+				b.commit()
+			})
+			var folded []int64
+			conf := p.config()
+			conf.Start.Disagreement = d
+			conf.Fold = func(ctx context.Context, k *holdfast.Key[int], r stream.Record) error {
+				folded = append(folded, r.Offset)
+				return count(1)(ctx, k, r)
+			}
+			if err := untilUnder(p, conf, 2, nil); err != nil {
+				t.Fatalf("I7: the first commit of another owner has stopped the flow: %v", err)
+			}
+			if slices.Contains(folded, 0) || p.stored()["k"] != "2" {
+				t.Errorf("I2: the records %v were folded into %v, and B has committed the first of them", folded, p.stored())
+			}
+		})
+	}
+}
