@@ -2,6 +2,7 @@ package eos
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,6 +20,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The tests wait for brokers and timeouts most of the time. -parallel on the command line still wins.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	kafkatest.Main(m, kafkatest.Child{Name: "copier", Run: runCopier})
 }
 
