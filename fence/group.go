@@ -190,7 +190,7 @@ func refuseReserved(opts []kgo.Opt) error {
 		return kgo.ValidateOpts(all...)
 	}
 	if err := valid(""); err != nil {
-		return stream.NewError("join group", errors.Join(stream.ErrConfig, err))
+		return stream.NewError("join group", fmt.Errorf("%w: %w", stream.ErrConfig, err))
 	}
 	var refused []error
 	for name := range callbacks {

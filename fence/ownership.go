@@ -278,7 +278,7 @@ func (o *Ownership) confirm(ctx context.Context) error {
 			o.Lose(lost)
 			return lost
 		case errors.Is(err, kerr.GroupAuthorizationFailed):
-			return stream.NewError("confirm membership", errors.Join(stream.ErrNotAuthorized, err)).At(o.partition, -1).
+			return stream.NewError("confirm membership", fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)).At(o.partition, -1).
 				Hinted("allow READ on the group %s", o.session.group)
 		}
 		select {

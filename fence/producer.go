@@ -122,7 +122,7 @@ func (k *cluster) open(ctx context.Context) (producer, error) {
 	)
 	cl, err := kgo.NewClient(opts...)
 	if err != nil {
-		return nil, stream.NewError("open writer", errors.Join(stream.ErrConfig, err)).At(k.c.Progress, -1)
+		return nil, stream.NewError("open writer", fmt.Errorf("%w: %w", stream.ErrConfig, err)).At(k.c.Progress, -1)
 	}
 	t := &txn{cluster: k, cl: cl, gate: g}
 	if err := t.init(ctx); err != nil {

@@ -229,7 +229,7 @@ func progressFrom(r stream.Record) (p Progress, ok bool, err error) {
 	p, err = DecodeProgress(r.Value)
 	if err != nil {
 		at := stream.Partition{Topic: r.Topic, Partition: r.Partition}
-		return Progress{}, false, stream.NewError("read progress", errors.Join(stream.ErrCorruptSnapshot, err)).At(at, r.Offset)
+		return Progress{}, false, stream.NewError("read progress", fmt.Errorf("%w: %w", stream.ErrCorruptSnapshot, err)).At(at, r.Offset)
 	}
 	return p, true, nil
 }

@@ -40,11 +40,29 @@ func (p Protocol) String() string {
 	return "Protocol(" + strconv.Itoa(int(p)) + ")"
 }
 
+// Assignors returns the names of the assignors that a member of a classic protocol offers to its group, which
+// takes one that all members offer. nil for ServerSide, where the broker assigns.
+func (p Protocol) Assignors() (names []string) {
+	switch p {
+	case Cooperative:
+		return []string{kgo.CooperativeStickyBalancer().ProtocolName()}
+	case Eager:
+		for _, b := range eager() {
+			names = append(names, b.ProtocolName())
+		}
+	}
+	return names
+}
+
+func eager() []kgo.GroupBalancer {
+	return []kgo.GroupBalancer{kgo.StickyBalancer(), kgo.RangeBalancer(), kgo.RoundRobinBalancer()}
+}
+
 // options makes a client speak the protocol. given are the caller's own options.
 func (p Protocol) options(given []kgo.Opt) []kgo.Opt {
 	switch p {
 	case Eager:
-		return append(given, kgo.Balancers(kgo.StickyBalancer(), kgo.RangeBalancer(), kgo.RoundRobinBalancer()))
+		return append(given, kgo.Balancers(eager()...))
 	case ServerSide:
 		// The client's name for the server's assignor "uniform" is its sticky one.
 		return append(given, kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer())

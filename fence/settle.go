@@ -218,7 +218,7 @@ func (w *Writer) effects(b *batch) ([]stream.Message, error) {
 		FoldVersion: w.c.FoldVersion, At: time.Now(),
 	}.Encode()
 	if err != nil {
-		return nil, stream.NewError("commit", errors.Join(stream.ErrConfig, err)).At(w.c.Input, b.next.Next)
+		return nil, stream.NewError("commit", fmt.Errorf("%w: %w", stream.ErrConfig, err)).At(w.c.Input, b.next.Next)
 	}
 	headers := []stream.Header{{Key: inputHeader, Value: []byte(w.c.Input.String())}}
 	return append(b.messages(), stream.Message{Key: key, Value: value, Headers: append(headers, w.appliedHeaders(b.next.Next)...)}), nil
@@ -262,7 +262,7 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 		return w.lose(b, err)
 	case classReplaced:
 		err := w.lose(b, err)
-		return w.stop(b, stream.NewError("commit", errors.Join(stream.ErrInstanceTaken, err)).At(w.c.Input, b.next.Next).Hinted("%s", hint))
+		return w.stop(b, stream.NewError("commit", fmt.Errorf("%w: %w", stream.ErrInstanceTaken, err)).At(w.c.Input, b.next.Next).Hinted("%s", hint))
 	case classInput, classFatal:
 		e := stream.NewError("commit", errors.Join(sentinelFor(c, err), err)).At(w.c.Input, b.next.Next).Hinted("%s", hint+w.topicOf(b, err))
 		e.Group, e.TransactionalID = w.c.Group, w.id
@@ -320,7 +320,7 @@ func (w *Writer) doubt(b *batch, err error) error {
 func (w *Writer) again(ctx context.Context, b *batch, c class, err error) error {
 	if c == classFence {
 		if w.fences++; w.fences >= maxFences {
-			e := stream.NewError("commit", errors.Join(stream.ErrIDTaken, err)).At(w.c.Input, b.next.Next)
+			e := stream.NewError("commit", fmt.Errorf("%w: %w", stream.ErrIDTaken, err)).At(w.c.Input, b.next.Next)
 			e.Group, e.TransactionalID = w.c.Group, w.id
 			return w.stop(b, e.Hinted("%d refusals in a row: either transactions outlive their timeout of %v (make them smaller),"+
 				" or a stopped process wakes and initialises the id late (look for one), or two applications use this"+
@@ -349,7 +349,7 @@ func (w *Writer) again(ctx context.Context, b *batch, c class, err error) error 
 	if cause := context.Cause(ctx); !errors.Is(cause, errLimit) {
 		return stream.NewError("commit", errors.Join(cause, err)).At(w.c.Input, b.next.Next)
 	}
-	e := stream.NewError("commit", fmt.Errorf("no success in %d attempts and %v: %w", b.attempts, w.limit, errors.Join(stream.ErrUnreachable, err)))
+	e := stream.NewError("commit", fmt.Errorf("no success in %d attempts and %v: %w", b.attempts, w.limit, fmt.Errorf("%w: %w", stream.ErrUnreachable, err)))
 	return e.At(w.c.Input, b.next.Next).Hinted("look at the brokers: nothing was committed, and the next write tries again")
 }
 

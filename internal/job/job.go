@@ -85,10 +85,16 @@ func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found
 		Progress: preflight.ProgressTopic{Role: c.Progress.Role, Topic: c.Progress.Topic, ConfigField: c.Progress.CreateField},
 		Outputs:  c.Outputs, SamePartition: c.AsRead,
 		Transactional: c.Guarantee != Unfenced, Claims: c.Claims, ServerSide: c.Member.Protocol == fence.ServerSide,
+		Assignors: c.Member.Protocol.Assignors(),
 		Times: preflight.Times{
 			SessionTimeout: c.Member.SessionTimeout, RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
 			RevokeBudget: c.Commit.RevokeBudget, CommitInterval: c.Commit.Interval,
 		},
+	}
+	p.Refused = func(w preflight.Witnesses) error {
+		return member.Refused(member.Witnesses{
+			Group: c.Group, Input: w.Input, Committed: w.Committed, Progress: w.Progress, SnapshotEmpty: w.SnapshotEmpty, Stateless: c.Map != nil,
+		}, c.start(), p.Transactional, !w.Features.Fenced())
 	}
 	if create := c.Progress.Create; create != nil {
 		p.Progress.Create = &wire.TopicConfig{Replicas: create.Replicas, Configs: create.Configs}
@@ -100,6 +106,17 @@ func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found
 		p.TransactionTimeout = c.Member.TransactionTimeout
 	}
 	return preflight.Inspect(ctx, p, mode)
+}
+
+// start is how a member begins.
+func (c Config) start() member.Start {
+	return member.Start{
+		Latest:     c.Start.New == Latest,
+		AtTime:     c.startTime(),
+		Resume:     c.Start.Disagreement == ResumeAtProgress,
+		AdoptEmpty: c.Start.Disagreement == AdoptEmpty,
+		Rebuild:    c.Start.Disagreement == Rebuild,
+	}
 }
 
 func (c Config) memberConfig(ctx context.Context, found preflight.Found) member.Config {
@@ -118,28 +135,22 @@ func (c Config) memberConfig(ctx context.Context, found preflight.Found) member.
 		Whole:              c.Guarantee == FencedOutputs,
 		Outputs:            c.placements(found),
 		FoldVersion:        c.FoldVersion,
-		Start: member.Start{
-			Latest:     c.Start.New == Latest,
-			AtTime:     c.startTime(),
-			Resume:     c.Start.Disagreement == ResumeAtProgress,
-			AdoptEmpty: c.Start.Disagreement == AdoptEmpty,
-			Rebuild:    c.Start.Disagreement == Rebuild,
-		},
-		SilenceLimit: c.Member.UnreachableTimeout,
-		StallTimeout: c.Restore.StallTimeout,
-		RetainBytes:  c.Restore.RetainBytes,
-		RetainFor:    c.Restore.RetainFor,
-		RevokeBudget: c.Commit.RevokeBudget,
-		QueueRecords: c.Member.QueueRecords,
-		MaxWrites:    c.Commit.MaxWrites,
-		MaxBytes:     c.Commit.MaxBytes,
-		NewEngine:    c.engines(ctx, found),
-		Map:          c.Map,
-		Concurrency:  c.Concurrency,
-		OnError:      c.OnError,
-		DeadLetters:  c.DeadLetters,
-		Logger:       c.Logger,
-		Hooks:        c.Hooks,
+		Start:              c.start(),
+		SilenceLimit:       c.Member.UnreachableTimeout,
+		StallTimeout:       c.Restore.StallTimeout,
+		RetainBytes:        c.Restore.RetainBytes,
+		RetainFor:          c.Restore.RetainFor,
+		RevokeBudget:       c.Commit.RevokeBudget,
+		QueueRecords:       c.Member.QueueRecords,
+		MaxWrites:          c.Commit.MaxWrites,
+		MaxBytes:           c.Commit.MaxBytes,
+		NewEngine:          c.engines(ctx, found),
+		Map:                c.Map,
+		Concurrency:        c.Concurrency,
+		OnError:            c.OnError,
+		DeadLetters:        c.DeadLetters,
+		Logger:             c.Logger,
+		Hooks:              c.Hooks,
 	}
 	if c.DeadLetters != nil {
 		m.Breaker = dlq.NewBreaker(c.DeadLetters.MaxPerMinute)

@@ -39,6 +39,10 @@ func (m *Member) fetchError(topic string, partition int32, err error) {
 	if topic != "" { // else it is about the group or the connection
 		log = log.With("partition", p.String())
 	}
+	if group := (*kgo.ErrGroupSession)(nil); errors.As(err, &group) {
+		log.Warn("joining the group is tried again", "error", err)
+		return
+	}
 	log.Warn("fetch is tried again", "error", err)
 }
 
@@ -63,7 +67,7 @@ func (w *instanceWatch) held(now time.Time, s fence.Session, err error) error {
 	if now.Sub(w.first) < limit {
 		return nil
 	}
-	e := stream.NewError("join group", fmt.Errorf("instance id %q is another's for longer than a session of %v: %w: %w", s.InstanceID, s.SessionTimeout, stream.ErrInstanceTaken, err))
+	e := stream.NewError("join", fmt.Errorf("instance id %q is another's for longer than a session of %v: %w: %w", s.InstanceID, s.SessionTimeout, stream.ErrInstanceTaken, err))
 	e.Group = s.Group
 	return e.Hinted("give each process an instance id of its own")
 }
@@ -88,6 +92,13 @@ func (m *Member) confirm(w *worker, changed error) {
 	}
 }
 
+// refusedBy is the error of a member that its group does not take.
+func (m *Member) refusedBy(err error) *stream.Error {
+	e := stream.NewError("join", err)
+	e.Group = m.cfg.Session.Group
+	return e
+}
+
 func (m *Member) finalFetchError(p stream.Partition, err error) error {
 	loss := (*kgo.ErrDataLoss)(nil)
 	offset := int64(-1)
@@ -106,22 +117,22 @@ func (m *Member) finalFetchError(p stream.Partition, err error) error {
 		return stream.NewError("fetch", fmt.Errorf("the input topic was deleted or created again: %w: %w", stream.ErrInputChanged, err)).
 			At(p, offset).Hinted("choose Rebuild (Start.Disagreement) to fold the topic as it is, or use another group")
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return stream.NewError("fetch", errors.Join(stream.ErrNotAuthorized, err)).At(p, -1).
+		return stream.NewError("fetch", fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)).At(p, -1).
 			Hinted("allow READ on topic %s", strings.Join(m.topics(), ", "))
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		return stream.NewError("join group", errors.Join(stream.ErrNotAuthorized, err)).
+		return m.refusedBy(fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)).
 			Hinted("allow READ on group %s", m.cfg.Session.Group)
 	case errors.Is(err, kerr.FencedInstanceID):
-		return stream.NewError("join group", fmt.Errorf("another process joined with instance id %q: %w: %w", m.cfg.Session.InstanceID, stream.ErrInstanceTaken, err)).
+		return m.refusedBy(fmt.Errorf("another process joined with instance id %q: %w: %w", m.cfg.Session.InstanceID, stream.ErrInstanceTaken, err)).
 			Hinted("give each process an instance id of its own")
 	case errors.Is(err, kerr.UnreleasedInstanceID):
 		return m.instances.held(time.Now(), m.cfg.Session, err)
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
-		return stream.NewError("join group", errors.Join(stream.ErrOtherProtocol, err)).
-			Hinted("the group %s has members that do not speak %v: stop all of its members before Member.Protocol is changed between Cooperative and Eager,"+
-				" and use a group of its own for each application", m.cfg.Session.Group, m.cfg.Session.Protocol)
+		return m.refusedBy(fmt.Errorf("%w: %w", stream.ErrOtherProtocol, err)).
+			Hinted("it has members that do not speak %v: stop all of its members before Member.Protocol is changed between Cooperative and Eager,"+
+				" and use a group of its own for each application", m.cfg.Session.Protocol)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
-		return stream.NewError("join group", fmt.Errorf("session timeout %v: %w: %w", m.cfg.Session.SessionTimeout, stream.ErrConfig, err)).
+		return m.refusedBy(fmt.Errorf("session timeout %v: %w: %w", m.cfg.Session.SessionTimeout, stream.ErrConfig, err)).
 			Hinted("choose one between the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms")
 	}
 	if explained := kafka.Explain(err); errors.Is(explained, stream.ErrNotAuthenticated) || errors.Is(explained, stream.ErrBrokerTooOld) {

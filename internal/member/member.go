@@ -434,7 +434,7 @@ func (m *Member) renew(gone *worker) {
 	case err != nil:
 		m.log.Warn("partition could not be granted anew yet", "partition", gone.own.Partition(), "error", err)
 		if !m.mayRenew(gone.own.Partition()) {
-			m.fail(stream.NewError("grant partition anew", errors.Join(stream.ErrUnreachable, err)).At(gone.own.Partition(), -1).
+			m.fail(stream.NewError("grant partition anew", fmt.Errorf("%w: %w", stream.ErrUnreachable, err)).At(gone.own.Partition(), -1).
 				Hinted("the group's coordinator did not answer for minutes: look at the brokers and start again, nothing is lost"))
 			return
 		}

@@ -62,6 +62,7 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		}
 		found.committed = w.committed
 		found.stateless = w.m.cfg.Map != nil
+		found.group, found.input = w.m.cfg.Session.Group, w.own.Partition()
 		policy := w.m.cfg.Start
 		if err := w.ours(found.foreign); err != nil {
 			return 0, err
@@ -78,14 +79,7 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 			v, start, err = begin, c, nil
 		}
 		if look == 1 && (v == rebuild || errors.Is(err, stream.ErrOffsetMismatch)) {
-			// What was restored may end where the log of a deposed leader does (see checkApplied). It hears of
-			// its successor within a moment of its waking. And the offset may be old, of an owner that was
-			// cut off after it had asked:
-			//
-			//  1. A asks for the offset. There is none yet.
-			//  2. A is cut off, B takes over, folds, and makes the group's first commit.
-			//  3. A is back, reads B's snapshots, and would stop for an offset that somebody had deleted.
-			if err := w.lookAgain(ctx, looks); err != nil {
+			if err := w.lookTwice(ctx); err != nil {
 				return 0, err
 			}
 			continue
@@ -192,6 +186,15 @@ func pauseBefore(ctx context.Context, looked int) error {
 		return context.Cause(ctx)
 	}
 }
+
+// lookTwice comes before a start is refused or the input is folded again, once. What was restored may end where
+// the log of a deposed leader does (see checkApplied), which hears of its successor within a moment of its
+// waking. And the offset may be old, of an owner that was cut off after it had asked:
+//
+//  1. A asks for the offset. There is none yet.
+//  2. A is cut off, B takes over, folds, and makes the group's first commit.
+//  3. A is back, reads B's snapshots, and would stop for an offset that somebody had deleted.
+func (w *worker) lookTwice(ctx context.Context) error { return w.lookAgain(ctx, looks) }
 
 func (w *worker) lookAgain(ctx context.Context, look int) error {
 	if err := pauseBefore(ctx, look); err != nil {

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/fence"
@@ -14,6 +15,45 @@ type witnesses struct {
 	progress      *fence.Progress // nil: none
 	snapshotEmpty bool            // the snapshot partition holds no record of any kind
 	stateless     bool            // a pipe: there are no snapshots that an offset could disagree with
+
+	group string           // for the commands in hints
+	input stream.Partition // likewise
+}
+
+// reset is the command that sets the group's offset.
+func (w witnesses) reset(to int64) string {
+	return fmt.Sprintf("kafka-consumer-groups.sh --bootstrap-server HOST:PORT --group %s --topic %s:%d --reset-offsets --to-offset %d --execute, with all members stopped",
+		w.group, w.input.Topic, w.input.Partition, to)
+}
+
+// foreign reports whether something that is no component of ours has committed the offset: a person, or
+// another program. Under Unfenced no commit says whose it is.
+func (w witnesses) foreign(fenced bool) bool { return fenced && w.committed.Nonce == 0 }
+
+// Witnesses are what a start decides by, as Check finds them.
+type Witnesses struct {
+	Group         string
+	Input         stream.Partition
+	Committed     fence.Committed
+	Progress      *fence.Progress // nil: none
+	SnapshotEmpty bool
+	Stateless     bool // a pipe
+}
+
+// Refused returns why a start at these witnesses would be refused, an error that is ErrOffsetMismatch; nil if
+// it would not be. tornCommits says that the brokers are below transaction.version 2.
+func Refused(w Witnesses, policy Start, fenced, tornCommits bool) error {
+	own := witnesses{
+		committed: w.Committed, progress: w.Progress, snapshotEmpty: w.SnapshotEmpty, stateless: w.Stateless, group: w.Group, input: w.Input,
+	}
+	v, _, err := decide(own, policy, fenced, tornCommits)
+	if err == nil && v == lookAgain && !policy.Rebuild {
+		err = disagreement(own)
+	}
+	if e := (*stream.Error)(nil); errors.As(err, &e) {
+		e.At(w.Input, -1).Group = w.Group
+	}
+	return err
 }
 
 // verdict is what to do with them.
@@ -45,10 +85,10 @@ func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, sta
 		return rebuild, 0, nil
 	case w.stateless && p < 0 && c >= 0:
 		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, and the progress topic has no progress record (it was emptied or made again)", c),
-			"to go on there, reset the group's offset to where it is with kafka-consumer-groups.sh; to process the input once more, choose Rebuild (Start.Disagreement)")
+			"to go on there, reset the group's offset to where it is ("+w.reset(c)+"); to process the input once more, choose Rebuild (Start.Disagreement)")
 	case w.stateless && c > p && p >= 0:
 		return 0, 0, mismatch(fmt.Sprintf("the committed offset %d is ahead of the progress records' %d (they were lost by a truncation)", c, p),
-			fmt.Sprintf("reset the group's offset to %d, so that no output is missing, or choose Rebuild (Start.Disagreement) to process the input once more", p))
+			fmt.Sprintf("reset the group's offset to %d, so that no output is missing (%s), or choose Rebuild (Start.Disagreement) to process the input once more", p, w.reset(p)))
 	case c < 0 && p < 0:
 		return 0, 0, mismatch("there are snapshots, but neither a committed offset nor a progress record",
 			"the topic belongs to another application or format: use an empty snapshot topic, or choose Rebuild (Start.Disagreement)")
@@ -56,18 +96,24 @@ func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, sta
 		return begin, p, nil
 	case c < 0 && w.stateless:
 		return 0, 0, mismatch(fmt.Sprintf("the progress records go up to offset %d, but the group has no committed offset (it expired, or the group was deleted)", p),
-			"choose ResumeAtProgress to go on there, or Rebuild to process the input once more")
+			"choose ResumeAtProgress (Start.Disagreement) to go on there, or Rebuild to process the input once more")
 	case c < 0:
 		return 0, 0, mismatch(fmt.Sprintf("the snapshots were written up to offset %d, but the group has no committed offset (it expired, or the group was deleted)", p),
-			"choose ResumeAtProgress to go on at the snapshots' offset, or Rebuild")
+			"choose ResumeAtProgress (Start.Disagreement) to go on at the snapshots' offset, or Rebuild to fold the input once more")
 	case p < 0 && policy.AdoptEmpty:
 		return begin, c, nil
+	case p < 0 && w.foreign(fenced):
+		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, which no flow has, and the snapshot topic has no progress record: another program uses the group, or has used it", c),
+			"give the flow a group of its own; or, to take the group over, choose AdoptEmpty (Start.Disagreement), which begins at the committed offset with no state of what is before it, or Rebuild, which folds the input from its first record on")
 	case p < 0:
 		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, but the snapshot topic has no progress record (it was emptied or recreated, or the group belongs to another program)", c),
-			"choose AdoptEmpty to begin at the committed offset without state, or Rebuild")
+			"choose Rebuild (Start.Disagreement) to fold the input from its first record on, or AdoptEmpty to begin at the committed offset with no state of what is before it")
+	case c > p && w.foreign(fenced):
+		return 0, 0, mismatch(fmt.Sprintf("the committed offset %d is ahead of the snapshots' %d, and no flow has committed it: another program is or was a member of the group, or somebody reset the offset forward", c, p),
+			fmt.Sprintf("let nothing else commit in the group %s; then reset its offset to the snapshots' (%s), or choose Rebuild (Start.Disagreement)", w.group, w.reset(p)))
 	case c > p:
-		return 0, 0, mismatch(fmt.Sprintf("the committed offset %d is ahead of the snapshots' %d (snapshots were lost by a truncation, or somebody reset the offset forward)", c, p),
-			"reset the group's offset to the snapshots' offset, or choose Rebuild (Start.Disagreement)")
+		return 0, 0, mismatch(fmt.Sprintf("the committed offset %d is ahead of the snapshots' %d (snapshots were lost by a truncation)", c, p),
+			fmt.Sprintf("reset the group's offset to the snapshots' (%s), or choose Rebuild (Start.Disagreement)", w.reset(p)))
 	case !fenced:
 		return begin, c, nil // c < p: what is folded again is skipped by the applied offset
 	case c < p && tornCommits:
@@ -102,15 +148,18 @@ func disagreement(w witnesses) error {
 	next := p.Inputs[0].Next
 	if c.Next < next {
 		return mismatch(fmt.Sprintf("the committed offset %d is behind the snapshots' %d, and stays so", c.Next, next),
-			"somebody reset the group's offset back: reset it to the snapshots' offset, or choose Rebuild (Start.Disagreement)")
+			fmt.Sprintf("somebody reset the group's offset back: reset it to the snapshots' (%s), or choose Rebuild (Start.Disagreement)", w.reset(next)))
 	}
 	return mismatch(fmt.Sprintf("the committed offset and the snapshots are both at %d, but were written by two transactions "+
 		"(the offset by %s, the snapshots by %s), and stay so", next, witnessName(c.Nonce, c.Sequence), witnessName(p.Nonce, p.Sequence)),
 		"something else commits offsets of this group or writes to the snapshot topic: find it and stop it. Then reset the group's offset "+
-			"to where it is with kafka-consumer-groups.sh to take the snapshots as they are, or choose Rebuild (Start.Disagreement)")
+			"to where it is ("+w.reset(next)+") to take the snapshots as they are, or choose Rebuild (Start.Disagreement)")
 }
 
 // witnessName names a commit as the committed offset's metadata does.
 func witnessName(nonce, sequence uint64) string {
+	if nonce == 0 {
+		return "no commit of a fenced component"
+	}
 	return fmt.Sprintf("commit %d of ownership %x", sequence, nonce)
 }

@@ -182,7 +182,7 @@ func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 			errors.Is(err, kerr.FencedMemberEpoch), errors.Is(err, kerr.StaleMemberEpoch):
 			return stream.NewError("commit offset", fmt.Errorf("%w: %w", stream.ErrOwnershipLost, err)).At(p, next.Next)
 		case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed):
-			return stream.NewError("commit offset", errors.Join(stream.ErrNotAuthorized, err)).At(p, next.Next).
+			return stream.NewError("commit offset", fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)).At(p, next.Next).
 				Hinted("allow READ on group %s and on topic %s", m.cfg.Session.Group, p.Topic)
 		case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 			return stream.NewError("commit offset", fmt.Errorf("%w: %w", stream.ErrInputChanged, err)).At(p, next.Next).

@@ -43,7 +43,11 @@ func (i *inspection) group(parent context.Context) error {
 		return context.Cause(parent)
 	}
 	if !wire.Passes(err) {
-		return i.found.note("group", "group "+i.Group, fact, kafka.Explain(err))
+		err := i.found.note("group", "group "+i.Group, fact, kafka.Explain(err))
+		if err == nil && i.otherAssignor != "" {
+			i.found.warn(i.otherAssignor, "choose the Member.Protocol of the running members, or stop all of them before it is changed")
+		}
+		return err
 	}
 	i.found.add(claim.Finding{
 		ID: "group", What: "group " + i.Group, Fact: "its coordinator did not answer",
@@ -72,6 +76,11 @@ func (i *inspection) inspectGroup(ctx context.Context) (string, error) {
 		return "", i.taken(fmt.Errorf("%w: its %d members are not consumers, they speak the protocol %q",
 			stream.ErrOtherComponent, g.Members, g.ProtocolType))
 	}
+	i.members, i.otherAssignor = g.Members, ""
+	if g.Members > 0 && g.Assignor != "" && i.Assignors != nil && !slices.Contains(i.Assignors, g.Assignor) {
+		i.otherAssignor = fmt.Sprintf("its members share the partitions by %q, and a member with this Member.Protocol offers %q: it is refused with %q, unless all of them offer one of these as well",
+			g.Assignor, i.Assignors, stream.ErrOtherProtocol)
+	}
 	committed, kinds, err := i.committed(ctx)
 	if err != nil {
 		return "", i.groupError(err)
@@ -92,6 +101,7 @@ func (i *inspection) inspectGroup(ctx context.Context) (string, error) {
 // the components that committed them. An offset without a witness has no kind: the start compares it
 // with the progress and decides.
 func (i *inspection) committed(ctx context.Context) (count int, kinds []string, err error) {
+	i.committedOffsets = map[string][]wire.GroupOffset{}
 	for _, in := range i.found.Inputs {
 		if !in.Exists {
 			continue
@@ -100,6 +110,7 @@ func (i *inspection) committed(ctx context.Context) (count int, kinds []string, 
 		if err != nil {
 			return 0, nil, err
 		}
+		i.committedOffsets[in.Topic] = offsets
 		for _, o := range offsets {
 			if o.Next >= 0 {
 				count++

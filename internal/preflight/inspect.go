@@ -31,6 +31,10 @@ type inspection struct {
 	probing  time.Duration // what the fence probe may take
 	spoken   wire.Versions
 	found    Found
+
+	members          int                           // of the group
+	otherAssignor    string                        // what is to be said of the one that they use; "": nothing
+	committedOffsets map[string][]wire.GroupOffset // by input topic, in the order of its partitions
 }
 
 // Inspect finds the facts and checks them. With Mode.Create it makes a missing compacted topic of the

@@ -32,11 +32,15 @@ type Job struct {
 	Transactional bool
 	// ServerSide demands brokers that serve groups of KIP-848, in Kafka 4.3's way.
 	ServerSide bool
+	// Assignors are those that the member offers to a classic group; nil: the broker assigns.
+	Assignors []string
 	// TransactionTimeout is what the producers will ask for. 0: it is not compared with the brokers'
 	// maximum.
 	TransactionTimeout time.Duration
 	// Times are the member's. The zero value: they are not compared with what the brokers allow.
 	Times
+	// Refused says why a start at these witnesses would be refused; nil: it would not.
+	Refused func(Witnesses) error
 	// Claims are what the component promises on a cluster of that transaction.version.
 	Claims func(transactionVersion int) []claim.Claim
 }

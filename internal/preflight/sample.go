@@ -94,30 +94,27 @@ func (i *inspection) lastProgress(ctx context.Context) error {
 	if !f.Exists {
 		return nil
 	}
+	tails := map[int32]tail{}
 	var seen *fence.Progress
 	var refused error
 	for p := range min(f.Partitions, sampledPartitions) {
-		err := i.sample(ctx, f, p, func(r *kgo.Record) {
-			if !fence.IsProgressKey(r.Key) || r.Value == nil {
-				return
-			}
-			if progress, err := fence.DecodeProgress(r.Value); err == nil {
-				seen = &progress
-			}
-		})
+		t, err := i.tail(ctx, p)
 		if err != nil {
 			i.found.add(claim.Finding{ID: "progress", What: "progress in " + f.Topic, Fact: "was not read", Advice: err.Error(), Fix: []string{"let the principal read the topic, then check again"}})
 			return nil
 		}
-		if seen != nil {
-			if refused = errors.Join(refused, i.otherGroup(*seen)); refused != nil {
-				break
-			}
+		tails[p] = t
+		if t.progress == nil {
+			continue
+		}
+		seen = t.progress
+		if refused = errors.Join(refused, i.otherGroup(*seen)); refused != nil {
+			break
 		}
 	}
 	switch {
-	case seen == nil:
-		return nil // nothing was committed yet, or nothing of late
+	case seen == nil: // nothing was committed yet, or nothing of late
+		return i.offsets(tails)
 	case refused != nil:
 		return i.found.note("progress", "progress in "+f.Topic, "", refused)
 	}
@@ -130,7 +127,7 @@ func (i *inspection) lastProgress(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return i.offsets(tails)
 }
 
 func (i *inspection) otherGroup(p fence.Progress) error {

@@ -91,6 +91,7 @@ var messages = map[string]string{
 	"restore waits for an open transaction: committed records above it cannot be read before it ends. ": "restore waited for an open transaction",
 	"restore waits for an open transaction on our own transactional id: another process opened it ":     "restore took over again",
 	"restore makes no progress":                                                                         "restore made no progress",
+	"joining the group is tried again":                                                                  "joining tried again",
 	"fetch is tried again":                                                                              "fetch tried again",
 	"partition could not be granted anew yet":                                                           "grant anew failed",
 }

@@ -48,6 +48,8 @@ type GroupFacts struct {
 	State        string // "Dead" if there is no such group, or none of the classic protocol
 	ProtocolType string // of the members, "consumer" for consumers; "" for a group that never had one
 	Members      int
+	// Assignor is the one that the members of a classic group have agreed on; "": none yet, or not told.
+	Assignor string
 	// Type is what kind of group it is if it is not of the classic protocol, as "consumer" or "share".
 	// "": it is, or it does not exist, or the broker has not told.
 	Type      string
@@ -70,7 +72,7 @@ func DescribeGroup(ctx context.Context, cl *kgo.Client, group string) (GroupFact
 		return GroupFacts{}, fmt.Errorf("describe group: the answer has %d groups, not 1", len(resp.Groups))
 	}
 	g := &resp.Groups[0]
-	f := GroupFacts{State: g.State, ProtocolType: g.ProtocolType, Members: len(g.Members), Permitted: operationsOf(g.AuthorizedOperations)}
+	f := GroupFacts{State: g.State, ProtocolType: g.ProtocolType, Members: len(g.Members), Assignor: g.Protocol, Permitted: operationsOf(g.AuthorizedOperations)}
 	switch err := kerr.ErrorForCode(g.ErrorCode); {
 	case errors.Is(err, kerr.GroupIDNotFound): // from version 6 on; below, the state is "Dead"
 		f.State = "Dead"

@@ -1,0 +1,110 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/claim"
+	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// Witnesses are what a start decides by, of one partition.
+type Witnesses struct {
+	Input         stream.Partition
+	Committed     fence.Committed
+	Progress      *fence.Progress // nil: none
+	SnapshotEmpty bool
+	Features      wire.Features
+}
+
+// tail is what a look at the end of a partition of the progress topic has found.
+type tail struct {
+	progress *fence.Progress // the newest that is committed; nil: none in the tail
+	whole    bool            // the tail is all that the partition has
+	empty    bool
+}
+
+// tail reads the last records of a partition of the progress topic that are committed. Where a transaction is
+// open it is no whole one: what it will have is not known.
+func (i *inspection) tail(ctx context.Context, partition int32) (t tail, err error) {
+	f := i.found.Progress
+	log := wire.Log{Client: i.client, Topic: f.Topic, TopicID: f.ID, Partition: partition}
+	start, end, stable, err := log.Ends(ctx)
+	if err != nil {
+		return tail{}, err
+	}
+	from := max(start, stable-sampledRecords)
+	t.empty, t.whole = start >= end, from == start && stable == end
+	if from >= stable {
+		return t, nil
+	}
+	_, err = log.Read(ctx, wire.ReadOptions{From: from, To: stable, MaxBytes: sampledBytes, Committed: true}, func(r *kgo.Record) error {
+		if !fence.IsProgressKey(r.Key) || r.Value == nil {
+			return nil
+		}
+		if progress, err := fence.DecodeProgress(r.Value); err == nil {
+			t.progress = &progress
+		}
+		return nil
+	})
+	return t, err
+}
+
+// offsets compares what the group has committed with the newest progress records, as a start does at the first
+// assignment. Of a group with members only that is told which no commit under way explains: the offsets were
+// asked for before, so that they can be older than the progress and not newer.
+func (i *inspection) offsets(tails map[int32]tail) error {
+	var refused []error
+	looked, before := 0, int32(0)
+	if i.Refused == nil {
+		return nil
+	}
+	for _, in := range i.found.Inputs {
+		for p, o := range i.committedOffsets[in.Topic] {
+			t, ok := tails[before+int32(p)]
+			if !ok || t.progress == nil && !t.whole {
+				continue
+			}
+			looked++
+			w := Witnesses{
+				Input: stream.Partition{Topic: in.Topic, Partition: int32(p)}, Committed: fence.Committed{Next: o.Next},
+				Progress: t.progress, SnapshotEmpty: t.empty, Features: i.found.Features,
+			}
+			if witness, ours := wire.ParseWitness(o.Metadata); ours {
+				w.Committed.Nonce, w.Committed.Sequence, w.Committed.Kind = witness.Nonce, witness.Sequence, witness.Kind
+			}
+			if i.members > 0 && (o.Next < 0 || t.progress != nil && o.Next <= t.progress.Inputs[0].Next) {
+				continue
+			}
+			if err := i.Refused(w); err != nil {
+				refused = append(refused, err)
+			}
+		}
+		before += in.Partitions
+	}
+	what := "offsets of group " + i.Group
+	switch {
+	case looked == 0:
+		return nil
+	case len(refused) == 0:
+		i.found.add(claim.Finding{ID: "offsets", What: what, Fact: fmt.Sprintf("agree with the %s topic in the %d partitions that were looked at", i.Progress.Role, looked)})
+		return nil
+	case i.members > 0:
+		e := (*stream.Error)(nil)
+		fix := ""
+		if errors.As(refused[0], &e) {
+			fix = e.Hint
+		}
+		i.found.add(claim.Finding{
+			ID: "offsets", What: what, Fact: fmt.Sprintf("disagree with the %s topic in %d of %d partitions that were looked at", i.Progress.Role, len(refused), looked),
+			Warning: "while members run: the next owner of such a partition would stop. The first one: " + refused[0].Error(), Fix: []string{fix},
+		})
+		return nil
+	}
+	return i.found.note("offsets", what, "", errors.Join(refused...))
+}
