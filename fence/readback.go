@@ -68,7 +68,7 @@ func (w *Writer) readBack(ctx context.Context, b *batch) (verdict, error) {
 		v := compare(w.known, b, off.Next, parseWitness(off.Metadata), p)
 		switch v {
 		case committed:
-			w.known.from = at + 1
+			w.known.from, w.known.read = at+1, true
 			return v, nil
 		case aborted, foreign:
 			return v, nil
