@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -58,8 +57,8 @@ func TestReadBackAtTwoDeposedBrokers(t *testing.T) {
 	if endErr != nil {
 		t.Fatal(endErr)
 	}
-	if _, err := log.Read(ctx, wire.ReadOptions{To: end, Committed: true}, func(r *kgo.Record) error {
-		if string(r.Key) == "output" {
+	if _, err := log.View(ctx, wire.ViewOptions{To: end}, func(e wire.Entry) error {
+		if string(e.Record.Key) == "output" && e.Status == wire.StatusCommitted {
 			outputs++
 		}
 		return nil
