@@ -91,7 +91,8 @@ func (s Session) WithDefaults() Session {
 
 // NewClient makes the member's client, once a Group. It sets the group, the protocol, the timings, the callbacks,
 // DisableAutoCommit, BlockRebalanceOnPoll and NoResetOffset; options that touch these are refused
-// with ErrReservedOption. Call AllowRebalance after each poll.
+// with ErrReservedOption. Call AllowRebalance after each poll. A poll that returns no Fetch at all (len 0) blocks no
+// rebalance: poll again before anything that needs that.
 //
 // The client never chooses where to start, since only the caller knows what its states cover: give it
 // the offset by SetOffsets inside assigned, which is before it fetches, or between two polls. It is

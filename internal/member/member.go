@@ -195,12 +195,24 @@ func (m *Member) pollUntil(ctx context.Context) {
 		if !rule.On(m.ctx, rule.OwnershipTag) { // as if they were tagged after rebalances were allowed
 			batches, late = late, fetches
 		}
-		m.dispatch(batches)
-		m.runPosted()
+		m.polled(fetches, batches)
 		m.poll.AllowRebalance()
 		if ctx.Err() != nil || m.failed() != nil || fetches.IsClientClosed() {
 			return
 		}
+	}
+}
+
+// polled does what belongs between two polls. A poll that returns nothing at all, and not even the end of its
+// context, does not keep rebalances back until AllowRebalance: what is posted waits for the next one then.
+//
+//  1. A poll waits, and a fetch wakes it. A rebalance begins before it looks, and drops what was fetched.
+//  2. It looks when the callback is done, finds nothing, and returns.
+//  3. The next callback of the rebalance runs while posted functions do.
+func (m *Member) polled(fetches, batches kgo.Fetches) {
+	m.dispatch(batches)
+	if len(fetches) > 0 {
+		m.runPosted()
 	}
 }
 
