@@ -414,6 +414,10 @@ func (m *Member) renewLater(gone *worker) {
 	m.renewed[p]++
 	pause := min(50*time.Millisecond<<min(m.renewed[p], 7), 5*time.Second)
 	m.mu.Unlock()
+	m.renewAfter(pause, gone)
+}
+
+func (m *Member) renewAfter(pause time.Duration, gone *worker) {
 	m.wg.Go(func() {
 		select {
 		case <-time.After(pause):
@@ -454,6 +458,10 @@ func (m *Member) renew(gone *worker) {
 		w := m.adopt(o)
 		m.pause(w)
 		m.launch(w)
+	case m.group.Owned(gone.own.Partition()) == gone.own:
+		// The group does not know the member, or the client has another id: a callback follows, as a rule. A
+		// coordinator that was deposed, and says so before it hears of that, is followed by none.
+		m.renewAfter(m.cfg.Session.HeartbeatInterval, gone)
 	}
 }
 
