@@ -3,7 +3,6 @@ package member_test
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -15,23 +14,52 @@ import (
 // It wakes, and for a moment answers as of before that: there is neither an offset nor a snapshot, and an owner
 // would begin the flow a second time, at the end of the input.
 func TestBegunTwiceAtTwoDeposedBrokers(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
-	conf := func() holdfast.Config[int] {
-		c := p.config()
-		c.Commit = holdfast.Commit{Persist: time.Millisecond, Interval: time.Millisecond}
-		return c
-	}
 	p.produce("k", 1)
-	p.must(until(p, conf(), 1))
+	p.must(until(p, p.config(), 1))
 	p.produce("k", 2) // not folded yet
 	var armed atomic.Bool
-	var left atomic.Int32
-	left.Store(1)
+	armed.Store(true)
 	p.deposed(states, 0, 1, &armed)
+	p.noOffset()
+	c := p.config()
+	c.Start.New = holdfast.Latest
+	p.must(until(p, c, 3))
+	p.wantStored(map[string]string{"k": "3"})
+}
+
+// The group's coordinator alone was deposed, before the flow began: it knows of no offset, and the snapshots are
+// those that there are. One such answer must neither stop the flow nor have it fold everything again.
+func TestNoOffsetAtADeposedCoordinator(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]holdfast.Disagreement{"the flow stops where there is none": holdfast.StopAndAsk, "it rebuilds there": holdfast.Rebuild} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.produce("k", 1)
+			p.must(until(p, p.config(), 1))
+			p.produce("k", 1)
+			p.noOffset()
+			restored := int64(-1)
+			c := p.config()
+			c.Start.Disagreement = policy
+			c.Hooks = []holdfast.Hooks{{Restored: func(e stream.Restored) { restored = e.Start }}}
+			if err := until(p, c, 2); err != nil {
+				t.Errorf("I7: one answer of a deposed coordinator has stopped the flow: %v", err)
+			} else if restored != 1 {
+				t.Errorf("I4: one answer of a deposed coordinator had the flow begin at %d again", restored)
+			}
+		})
+	}
+}
+
+// noOffset has the next fetch of the stable offset answered as by a coordinator that knows of none.
+func (p *place) noOffset() {
 	p.cluster.ControlKey(int16(kmsg.OffsetFetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
-		p.cluster.KeepControl()
 		req := kreq.(*kmsg.OffsetFetchRequest)
-		if !req.RequireStable || !armed.Load() || left.Add(-1) < 0 {
+		if !req.RequireStable {
+			p.cluster.KeepControl()
 			return nil, nil, false
 		}
 		gp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
@@ -44,10 +72,4 @@ func TestBegunTwiceAtTwoDeposedBrokers(t *testing.T) {
 		resp.Groups = append(resp.Groups, g)
 		return resp, nil, true
 	})
-	c := conf()
-	c.Start.New = holdfast.Latest
-	c.Hooks = []holdfast.Hooks{{Assigned: func(e stream.Assigned) { t.Logf("assigned at %d", e.Committed) }}}
-	armed.Store(true)
-	p.must(until(p, c, 3))
-	p.wantStored(map[string]string{"k": "3"})
 }
