@@ -56,10 +56,11 @@ func TestNoOffsetAtADeposedCoordinator(t *testing.T) {
 
 // noOffset has the next fetch of the stable offset answered as by a coordinator that knows of none.
 func (p *place) noOffset() {
+	var told atomic.Bool
 	p.cluster.ControlKey(int16(kmsg.OffsetFetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		p.cluster.KeepControl()
 		req := kreq.(*kmsg.OffsetFetchRequest)
-		if !req.RequireStable {
-			p.cluster.KeepControl()
+		if !req.RequireStable || !told.CompareAndSwap(false, true) {
 			return nil, nil, false
 		}
 		gp := kmsg.NewOffsetFetchResponseGroupTopicPartition()

@@ -77,9 +77,10 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		if c := found.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
 			v, start, err = begin, c, nil
 		}
-		if look == 1 && found.committed.Next >= 0 && (v == rebuild || errors.Is(err, stream.ErrOffsetMismatch)) {
-			// What was restored may end where the log of a deposed leader does (see checkApplied). It hears of
-			// its successor within a moment of its waking.
+		if look == 1 && (v == rebuild || errors.Is(err, stream.ErrOffsetMismatch)) {
+			// What was restored may end where the log of a deposed leader does (see checkApplied), and the offset, or
+			// that there is none, may be told by a deposed coordinator. Each hears of its successor within a moment
+			// of its waking.
 			if err := w.lookAgain(ctx, looks); err != nil {
 				return 0, err
 			}
