@@ -248,7 +248,7 @@ func (m *Member) dispatch(fetches kgo.Fetches) {
 		if w == nil || o == nil || w.own != o {
 			return // nobody holds it any more: the next owner reads it again
 		}
-		w.fetched = ftp.Records[len(ftp.Records)-1].Offset + 1
+		w.fetched, w.outOfRange = ftp.Records[len(ftp.Records)-1].Offset+1, 0
 		if w.queue.put(ftp.Records) {
 			m.pause(w)
 		}
