@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -103,13 +104,51 @@ func deposed(cluster *kfake.Cluster, armed *atomic.Bool, old LastCommit) (asked 
 			return nil, nil, false
 		}
 		asked.Add(1)
-		rp := kmsg.NewListOffsetsResponseTopicPartition()
-		rp.Offset, rp.Timestamp = old.At+2, -1
-		rt := kmsg.NewListOffsetsResponseTopic()
-		rt.Topic, rt.Partitions = testProgress, append(rt.Partitions, rp)
-		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
-		resp.Topics = append(resp.Topics, rt)
-		return resp, nil, true
+		return endAt(req, old.At+2), nil, true
 	})
 	return asked
+}
+
+// I7: a read-back that meets a deposed leader finds a progress partition that ends before what was acknowledged.
+// One such answer is no truncation.
+func TestReadBackAtADeposedLeader(t *testing.T) {
+	t.Parallel()
+	cluster, p := fakeCluster(t)
+	ctx := testContext(t)
+	m := join(t, p, Session{})
+	w, _ := openWriter(t, p.config(t, m.granted(t)))
+	for next := range int64(2) {
+		if err := w.Commit(ctx, Offset{next, -1}, put("k", "1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known, _ := w.LastCommit(ctx)
+	var armed, asked atomic.Bool
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		req := kreq.(*kmsg.ListOffsetsRequest)
+		if !armed.Load() || req.Topics[0].Partitions[0].Timestamp != -1 || !asked.CompareAndSwap(false, true) {
+			return nil, nil, false
+		}
+		return endAt(req, known.At), nil, true
+	})
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.TxnOffsetCommit}, Err: kerr.UnknownServerError, Count: 1})
+	armed.Store(true)
+	if err := w.Commit(ctx, Offset{2, -1}, put("k", "2")); err != nil {
+		t.Errorf("I7: one answer of a deposed leader has stopped the writer: %v", err)
+	}
+	if !asked.Load() {
+		t.Error("nothing was read back at the deposed leader")
+	}
+}
+
+// endAt answers a request for the end of the progress partition.
+func endAt(req *kmsg.ListOffsetsRequest, end int64) kmsg.Response {
+	rp := kmsg.NewListOffsetsResponseTopicPartition()
+	rp.Offset, rp.Timestamp = end, -1
+	rt := kmsg.NewListOffsetsResponseTopic()
+	rt.Topic, rt.Partitions = testProgress, append(rt.Partitions, rp)
+	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	resp.Topics = append(resp.Topics, rt)
+	return resp
 }
