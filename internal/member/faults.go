@@ -116,7 +116,7 @@ func (m *Member) confirmRange(w *worker, next int64, gone error) {
 			m.fail(gone)
 			return
 		case next <= end:
-			w.log.Warn("fetch is tried again: the log has the offset that was said to be out of range", "offset", next, "start", first, "end", end)
+			w.log.Warn("fetch is tried again: the log has the offset that was said to be out of range", "start", first, "end", end, "error", gone)
 			m.post(func() { m.resume(w) })
 			return
 		}
