@@ -91,7 +91,8 @@ func (s Session) WithDefaults() Session {
 
 // NewClient makes the member's client, once a Group. It sets the group, the protocol, the timings, the callbacks,
 // DisableAutoCommit, BlockRebalanceOnPoll and NoResetOffset; options that touch these are refused
-// with ErrReservedOption. Call AllowRebalance after each poll.
+// with ErrReservedOption. Call AllowRebalance after each poll. A poll that returns no Fetch at all (len 0) blocks no
+// rebalance: poll again before anything that needs that.
 //
 // The client never chooses where to start, since only the caller knows what its states cover: give it
 // the offset by SetOffsets inside assigned, which is before it fetches, or between two polls. It is
@@ -239,7 +240,9 @@ func (g *Group) grantLocked(p stream.Partition, memberID string) *Ownership {
 // member: nobody else ever will (R2). The grant is bound to the same member id as the one before
 // (R4), and the group must have answered under that id first. It returns nil if there is nothing to
 // renew: the partition was taken away, the member has another id (a callback follows and grants), or
-// the ownership is not gone. Call it from the polling goroutine while rebalances are blocked.
+// the ownership is not gone. Call it from the polling goroutine while rebalances are blocked, and again after
+// a nil as long as Owned returns the same ownership: no callback follows where a coordinator was deposed and
+// said, before it heard of that, that it does not know the member.
 func (g *Group) Renew(ctx context.Context, gone *Ownership) (*Ownership, error) {
 	current := func() bool {
 		g.mu.Lock()

@@ -240,3 +240,6 @@ func (e *Refusal) Unwrap() []error {
 // errAnotherCommitted is the cause when a read-back finds somebody else's commit: drop the memory,
 // restore and renew.
 var errAnotherCommitted = fmt.Errorf("another owner committed: %w", stream.ErrOwnershipLost)
+
+// errMadeBefore is the cause when an attempt turns out to be committed that a read-back took for aborted.
+var errMadeBefore = fmt.Errorf("an attempt of this transaction that was read back as aborted is committed: %w", stream.ErrOwnershipLost)

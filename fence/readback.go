@@ -58,17 +58,21 @@ func (w *Writer) readBack(ctx context.Context, b *batch) (verdict, error) {
 			return mixed, err
 		}
 		found, at, err := w.producer.progress(ctx, w.known.from)
-		if err != nil {
+		shorter := errors.Is(err, stream.ErrTruncated)
+		if err != nil && !shorter {
 			return mixed, err
 		}
-		p := w.known.progress
-		if found != nil {
-			p = witness{found.Nonce, found.Sequence}
+		v := mixed // a log that is too short may be that of a leader that was deposed and has not heard of it
+		if !shorter {
+			p := w.known.progress
+			if found != nil {
+				p = witness{found.Nonce, found.Sequence}
+			}
+			v = compare(w.known, b, off.Next, parseWitness(off.Metadata), p)
 		}
-		v := compare(w.known, b, off.Next, parseWitness(off.Metadata), p)
 		switch v {
 		case committed:
-			w.known.from = at + 1
+			w.known.from, w.known.read = at+1, true
 			return v, nil
 		case aborted, foreign:
 			return v, nil
@@ -77,7 +81,7 @@ func (w *Writer) readBack(ctx context.Context, b *batch) (verdict, error) {
 		select {
 		case <-time.After(lookAgain):
 		case <-until.C:
-			return mixed, nil
+			return mixed, err // nil, or that the log is too short for all that time
 		case <-ctx.Done():
 			return mixed, context.Cause(ctx)
 		}

@@ -61,7 +61,7 @@ func (w *Writer) committed(b *batch, at int64) {
 	w.sequence = b.witness.sequence
 	w.known.next, w.known.offset, w.known.progress = b.next.Next, b.witness, b.witness
 	if at >= 0 {
-		w.known.from = at + 1
+		w.known.from, w.known.read = at+1, true
 	}
 	w.fences = 0
 	w.mu.Lock()
@@ -151,7 +151,7 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	if err := w.sameLog(in); err != nil {
 		return -1, err
 	}
-	if err := w.noneBetween(bounded, p, in); err != nil {
+	if err := w.noneBetween(bounded, b, p, in); err != nil {
 		return -1, err
 	}
 	w.pacer.saw(idle, ack)
@@ -180,7 +180,7 @@ func (w *Writer) sameLog(in span) error {
 	if in.first < 0 || in.first >= w.known.from || !rule.On(w.base, rule.SameLog) {
 		return nil
 	}
-	return fmt.Errorf("%s takes a record at offset %d, and had a progress record at %d: %w", w.c.Progress, in.first, w.known.from-1, stream.ErrTruncated)
+	return fmt.Errorf("%s takes a record at offset %d, and had one at %d: %w", w.c.Progress, in.first, w.known.from-1, stream.ErrTruncated)
 }
 
 // noneBetween makes sure that nobody has committed between the last commit that this owner knows of and
@@ -193,18 +193,27 @@ func (w *Writer) sameLog(in span) error {
 //     partition where the progress record n is the last. The two agree, and the records after n are folded
 //     again.
 //  3. What the new owner writes is taken by the leader that there is, and lies behind the commit n + 1.
-func (w *Writer) noneBetween(ctx context.Context, p producer, in span) error {
-	if w.known.from == 0 || in.first <= w.known.from+1 || !rule.On(w.base, rule.NoneBetween) {
+//
+// The commit n + 1 may be an attempt of b itself: its answer was lost, and its read-back at such a broker took
+// it for aborted.
+func (w *Writer) noneBetween(ctx context.Context, b *batch, p producer, in span) error {
+	if !w.known.read || in.first <= w.known.from+1 || !rule.On(w.base, rule.NoneBetween) {
 		return nil
 	}
 	found, err := p.between(ctx, w.known.from, in.first)
 	if err != nil {
 		return &wire.StepError{Step: wire.StepProduce, Err: err}
 	}
-	if found == nil || found.Nonce == w.own.nonce || (witness{found.Nonce, found.Sequence}) == w.known.progress {
+	switch {
+	case found == nil, (witness{found.Nonce, found.Sequence}) == w.known.progress:
+		return nil
+	case found.Nonce != w.own.nonce:
+		return errAnotherCommitted
+	case found.Sequence <= w.sequence || !rule.On(w.base, rule.ReadBack):
 		return nil
 	}
-	return errAnotherCommitted
+	b.doubt = true // for who waits: not even its loss says that nothing was committed
+	return errMadeBefore
 }
 
 // effects returns the records of b and after them the progress record.

@@ -41,6 +41,7 @@ type known struct {
 	offset   witness // named by the committed offset's metadata
 	progress witness // named by the newest progress record
 	from     int64   // offset in the progress partition at which a read-back begins
+	read     bool    // what lies before from has been read
 }
 
 // Open takes the partition over and returns a writer for it: it initialises the partition's
@@ -263,15 +264,23 @@ func (w *Writer) stableOffset(ctx context.Context) (wire.GroupOffset, error) {
 }
 
 // Adopt tells the writer the newest progress record that the restore found, and its offset: the base
-// of every read-back. Call it before the first write; a restore that found none has nothing to tell.
+// of every read-back. Call it before the first write; see AdoptNone for a restore that found none.
 func (w *Writer) Adopt(p Progress, at int64) {
 	<-w.turn
 	defer func() { w.turn <- struct{}{} }()
-	w.known.progress, w.known.from = witness{p.Nonce, p.Sequence}, at+1
+	w.known.progress, w.known.from, w.known.read = witness{p.Nonce, p.Sequence}, at+1, true
 	w.c.Incarnation = max(w.c.Incarnation, p.Incarnation)
 	if p.Nonce == w.own.nonce {
 		w.sequence = max(w.sequence, p.Sequence)
 	}
+}
+
+// AdoptNone tells the writer that the restore found no progress record below end, where it ended. Call it in
+// place of Adopt: the first write then makes sure that there is none behind it either.
+func (w *Writer) AdoptNone(end int64) {
+	<-w.turn
+	defer func() { w.turn <- struct{}{} }()
+	w.known.from, w.known.read = end, true
 }
 
 // Retake takes the id over again, for a restore that waits for an open transaction on our own id: a
@@ -305,7 +314,7 @@ func (w *Writer) Retake(ctx context.Context) error {
 		b := &batch{next: w.last}
 		return w.lose(b, errAnotherCommitted)
 	}
-	w.known.progress, w.known.from = before.progress, before.from
+	w.known.progress, w.known.from, w.known.read = before.progress, before.from, before.read
 	return nil
 }
 

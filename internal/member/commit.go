@@ -18,6 +18,8 @@ type store interface {
 	TransactionalID() string
 	// Adopt tells the newest progress record that the restore found, and its offset.
 	Adopt(p fence.Progress, at int64)
+	// AdoptNone tells that the restore, which ended at end, found none.
+	AdoptNone(end int64)
 	// Applied tells how far states may have applied the input, for the progress records to come.
 	Applied(a fence.Applied)
 	// Commit writes records and the input offset. A *fence.Refusal names a record that the

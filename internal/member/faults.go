@@ -32,6 +32,13 @@ func (m *Member) fetchError(topic string, partition int32, err error) {
 			m.wg.Go(func() { m.confirm(w, final) })
 			return
 		}
+		if w != nil && errors.Is(err, kerr.OffsetOutOfRange) {
+			if w.outOfRange++; w.outOfRange <= looks {
+				next := w.fetched
+				m.wg.Go(func() { m.confirmRange(w, next, final) })
+				return
+			}
+		}
 		m.fail(final)
 		return
 	}
@@ -97,6 +104,35 @@ func (m *Member) refusedBy(err error) *stream.Error {
 	e := stream.NewError("join", err)
 	e.Group = m.cfg.Session.Group
 	return e
+}
+
+// confirmRange stops the member with an error that says that records are gone, if the log has none at next and
+// does not end there either. One answer does not show that:
+//
+//  1. A broker that leads the input is stopped, another one leads, and what it takes is folded.
+//  2. The first one wakes. A process that starts has its metadata from it, and the epoch of then: it fetches
+//     from it, behind the end of its log.
+//
+// The start of a log never falls, so that what is below it is gone whoever says so.
+func (m *Member) confirmRange(w *worker, next int64, gone error) {
+	for look := range looks {
+		if pauseBefore(w.ctx, look+1) != nil {
+			return
+		}
+		first, end, _, err := w.input().Ends(w.ctx)
+		switch {
+		case w.ctx.Err() != nil:
+			return
+		case err != nil || next < first:
+			m.fail(gone)
+			return
+		case next <= end:
+			w.log.Warn("fetch is tried again: the log has the offset that was said to be out of range", "start", first, "end", end, "error", gone)
+			m.post(func() { m.resume(w) })
+			return
+		}
+	}
+	m.fail(gone)
 }
 
 func (m *Member) finalFetchError(p stream.Partition, err error) error {

@@ -195,12 +195,24 @@ func (m *Member) pollUntil(ctx context.Context) {
 		if !rule.On(m.ctx, rule.OwnershipTag) { // as if they were tagged after rebalances were allowed
 			batches, late = late, fetches
 		}
-		m.dispatch(batches)
-		m.runPosted()
+		m.polled(fetches, batches)
 		m.poll.AllowRebalance()
 		if ctx.Err() != nil || m.failed() != nil || fetches.IsClientClosed() {
 			return
 		}
+	}
+}
+
+// polled does what belongs between two polls. A poll that returns nothing at all, and not even the end of its
+// context, does not keep rebalances back until AllowRebalance: what is posted waits for the next one then.
+//
+//  1. A poll waits, and a fetch wakes it. A rebalance begins before it looks, and drops what was fetched.
+//  2. It looks when the callback is done, finds nothing, and returns.
+//  3. The next callback of the rebalance runs while posted functions do.
+func (m *Member) polled(fetches, batches kgo.Fetches) {
+	m.dispatch(batches)
+	if len(fetches) > 0 {
+		m.runPosted()
 	}
 }
 
@@ -236,7 +248,7 @@ func (m *Member) dispatch(fetches kgo.Fetches) {
 		if w == nil || o == nil || w.own != o {
 			return // nobody holds it any more: the next owner reads it again
 		}
-		w.fetched = ftp.Records[len(ftp.Records)-1].Offset + 1
+		w.fetched, w.outOfRange = ftp.Records[len(ftp.Records)-1].Offset+1, 0
 		if w.queue.put(ftp.Records) {
 			m.pause(w)
 		}
@@ -404,6 +416,10 @@ func (m *Member) renewLater(gone *worker) {
 	m.renewed[p]++
 	pause := min(50*time.Millisecond<<min(m.renewed[p], 7), 5*time.Second)
 	m.mu.Unlock()
+	m.renewAfter(pause, gone)
+}
+
+func (m *Member) renewAfter(pause time.Duration, gone *worker) {
 	m.wg.Go(func() {
 		select {
 		case <-time.After(pause):
@@ -444,6 +460,10 @@ func (m *Member) renew(gone *worker) {
 		w := m.adopt(o)
 		m.pause(w)
 		m.launch(w)
+	case m.group.Owned(gone.own.Partition()) == gone.own:
+		// The group does not know the member, or the client has another id: a callback follows, as a rule. A
+		// coordinator that was deposed, and says so before it hears of that, is followed by none.
+		m.renewAfter(m.cfg.Session.HeartbeatInterval, gone)
 	}
 }
 

@@ -210,9 +210,7 @@ func (w *worker) lookAgain(ctx context.Context, look int) error {
 
 // ready starts the engine and tells that the partition is restored.
 func (w *worker) ready(f found, start int64) error {
-	if f.progress != nil {
-		w.store.Adopt(*f.progress, f.progressAt)
-	}
+	w.tellStore(&f)
 	w.m.forget(w.own.Partition(), start)
 	w.engine.Singly(w.m.singleKeys(w.own.Partition()))
 	w.after, w.furthest = f.epochBefore(start), f.furthest
@@ -228,6 +226,19 @@ func (w *worker) ready(f found, start int64) error {
 	w.log.Info("partition restored", "keys", e.Keys, "records", e.Records, "bytes", e.Bytes, "took", e.Took, "start", start, "retained", e.Retained)
 	call(w.m.hooks, func(h stream.Hooks) func(stream.Restored) { return h.Restored }, e)
 	return nil
+}
+
+// tellStore tells the store, before its first commit, what is known of the commits before it.
+func (w *worker) tellStore(f *found) {
+	switch {
+	case f.toldStore:
+		return
+	case f.progress != nil:
+		w.store.Adopt(*f.progress, f.progressAt)
+	default:
+		w.store.AdoptNone(f.result.Target)
+	}
+	f.toldStore = true
 }
 
 // epochBefore returns the leader epoch of the record before the first one to fold, -1 if nobody knows it.
@@ -248,6 +259,7 @@ func (w *worker) beginNew(ctx context.Context, f found) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	w.tellStore(&f)
 	if err := w.store.Commit(ctx, fence.Offset{Next: start, LeaderEpoch: -1}); err != nil {
 		return 0, err
 	}
@@ -268,9 +280,7 @@ func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
 		return 0, err
 	}
 	w.engine = w.m.cfg.NewEngine(w.own.Partition())
-	if f.progress != nil {
-		w.store.Adopt(*f.progress, f.progressAt)
-	}
+	w.tellStore(&f)
 	if f.incarnation == math.MaxUint32 {
 		return 0, w.located(stream.NewError("rebuild", fmt.Errorf("%w: there is no incarnation above %d", stream.ErrCorruptSnapshot, f.incarnation)).
 			Hinted("somebody has written such a progress record or state: use another snapshot topic"))

@@ -24,6 +24,7 @@ type found struct {
 	raised      place            // the first state of the highest incarnation
 	ahead       map[uint32]place // the state with the highest applied offset, of each incarnation
 	incarnation uint32           // the highest of any snapshot or progress record
+	toldStore   bool             // the store knows of the progress record, or that there is none
 	retained    bool             // nothing was read: the states were kept in memory
 }
 

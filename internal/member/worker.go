@@ -36,6 +36,8 @@ type worker struct {
 	position int64
 	fetched  int64 // next offset that the client reads, as far as it has handed over records
 	paused   bool
+	// outOfRange counts the answers, since the last record, that what is fetched is not in the log.
+	outOfRange int
 
 	// Set by open: in the callback, or later by run.
 	store     store

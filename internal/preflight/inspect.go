@@ -27,6 +27,7 @@ const fencingOffsetCommit = 3
 type inspection struct {
 	Job
 	client   *kgo.Client
+	contact  time.Duration // what all but the probe may take
 	patience time.Duration // with the group's coordinator
 	probing  time.Duration // what the fence probe may take
 	spoken   wire.Versions
@@ -41,9 +42,16 @@ type inspection struct {
 // component's own, after everything else was found good: a start that is refused leaves nothing behind.
 // The error joins what is wrong, each part with its next step; Found.Report has it too.
 func Inspect(ctx context.Context, job Job, mode Mode) (Found, error) {
-	ctx, cancel := context.WithTimeout(ctx, contactTimeout)
+	i := &inspection{
+		Job: job, contact: contactTimeout, patience: coordinatorPatience, probing: probePatience, found: Found{Outputs: map[string]wire.Facts{}},
+	}
+	return i.inspect(ctx, mode)
+}
+
+func (i *inspection) inspect(parent context.Context, mode Mode) (Found, error) {
+	ctx, cancel := context.WithTimeout(parent, i.contact)
 	defer cancel()
-	i := &inspection{Job: job, patience: coordinatorPatience, probing: probePatience, found: Found{Outputs: map[string]wire.Facts{}}}
+	job := i.Job
 	if err := i.found.note("brokers", "brokers", strings.Join(job.Kafka.Brokers, ", "), kafka.Ping(ctx, job.Kafka)); err != nil {
 		return i.found, err
 	}
@@ -59,12 +67,14 @@ func Inspect(ctx context.Context, job Job, mode Mode) (Found, error) {
 	}
 	switch {
 	case mode.Probe && err == nil:
-		err = i.probe(ctx)
+		err = i.probe(parent) // it has a bound of its own: what the rest has taken must not cut it to nothing, and refuse the start
 	case mode.Probe && i.Transactional && rule.On(ctx, rule.FenceProbe): // a start that is refused needs none
 		i.found.add(claim.Finding{ID: ProbeID, What: "fence", Fact: "was not probed", Advice: "it is looked at where nothing else refuses a start: mend the faults, then check again"})
 	}
 	if err == nil && mode.Create && !i.found.Progress.Exists {
-		err = i.createProgress(ctx)
+		creating, cancel := context.WithTimeout(parent, i.contact)
+		defer cancel()
+		err = i.createProgress(creating)
 	}
 	return i.found, err
 }

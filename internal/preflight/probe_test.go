@@ -223,3 +223,30 @@ func TestProbeIsBounded(t *testing.T) {
 		t.Errorf("stopped: %v", err)
 	}
 }
+
+// I7: brokers that were slow with everything else, because a coordinator is away, leave less of the time of a
+// first contact than a probe may take. That refuses no start either.
+func TestProbeAfterASlowContact(t *testing.T) {
+	t.Parallel()
+	broker, job := embedded(t, nil)
+	for _, key := range []kmsg.Key{kmsg.DescribeGroups, kmsg.AddOffsetsToTxn, kmsg.JoinGroup} {
+		broker.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
+			broker.KeepControl()
+			return nil, errors.New("cut"), true
+		})
+	}
+	i := &inspection{
+		Job: job, contact: 2 * time.Second, patience: 600 * time.Millisecond, probing: 1500 * time.Millisecond,
+		found: Found{Outputs: map[string]wire.Facts{}},
+	}
+	found, err := i.inspect(t.Context(), Mode{Probe: true, Create: true})
+	if err != nil {
+		t.Fatalf("the start is refused: %v\n%s", err, found.Report)
+	}
+	if f := one(t, found, ProbeID); f.Level() != claim.LevelWarning {
+		t.Errorf("finding %+v", f)
+	}
+	if !found.Progress.Exists {
+		t.Error("the progress topic was not made")
+	}
+}
