@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/claim"
 	"github.com/holdfast-go/holdfast/codec"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -102,5 +104,84 @@ func TestReportWarnsAndWraps(t *testing.T) {
 				t.Errorf("a claim's line has %d characters: %s", n, line)
 			}
 		}
+	}
+}
+
+// What the group has committed is compared with the snapshots: a start that would stop at its first assignment
+// is a fault of the check, and a disagreement beside members that run is a warning.
+func TestCheckComparesOffsets(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		commit  int64 // by another program; -1: nothing
+		members bool
+		change  func(*holdfast.Config[string])
+		level   claim.Level
+		says    string
+	}{
+		{"nothing is committed", -1, false, nil, claim.LevelOK, "agree"},
+		{"by another program", 7, false, nil, claim.LevelFault, "which no flow has"},
+		{"by another program, which runs", 7, true, nil, claim.LevelWarning, "the next owner of such a partition would stop"},
+		{"adopted", 7, false, func(c *holdfast.Config[string]) { c.Start.Disagreement = holdfast.AdoptEmpty }, claim.LevelOK, "agree"},
+		{"rebuilt", 7, false, func(c *holdfast.Config[string]) { c.Start.Disagreement = holdfast.Rebuild }, claim.LevelOK, "agree"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := open("in")
+			defer s.close()
+			k := s.Kafka()
+			conf := holdfast.Config[string]{
+				Kafka: k, Group: "flow", Inputs: []string{"in"}, Codec: codec.String(), Snapshots: created,
+				Fold: func(context.Context, *holdfast.Key[string], stream.Record) error { return nil },
+			}
+			if c.change != nil {
+				c.change(&conf)
+			}
+			cl, err := k.Client()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cl.Close()
+			if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": kadm.StringPtr("compact")}, "flow-snapshots"); err != nil {
+				t.Fatal(err)
+			}
+			if c.commit >= 0 {
+				if err := kadm.NewClient(cl).CommitAllOffsets(t.Context(), "flow", kadm.Offsets{"in": {0: kadm.Offset{Topic: "in", At: c.commit, LeaderEpoch: -1}}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.members {
+				other, err := k.Client(kgo.ConsumerGroup("flow"), kgo.ConsumeTopics("in"), kgo.DisableAutoCommit(), kgo.Balancers(kgo.RangeBalancer()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer other.Close()
+				for id := ""; id == ""; id, _ = other.GroupMetadata() {
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+					other.PollFetches(ctx)
+					cancel()
+				}
+			}
+			flow, err := holdfast.New(conf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := flow.Check(t.Context())
+			if (err != nil) != (c.level == claim.LevelFault) || err != nil && !errors.Is(err, holdfast.ErrOffsetMismatch) {
+				t.Errorf("Check: %v", err)
+			}
+			for _, f := range report.Findings {
+				if f.ID == "group" && c.members && (f.Level() != claim.LevelWarning || !strings.Contains(f.Text(), `by "range"`)) {
+					t.Errorf("members with another assignor: %+v", f)
+				}
+				if f.ID == "offsets" {
+					if f.Level() != c.level || !strings.Contains(f.Text(), c.says) || f.Level() != claim.LevelOK && len(f.Fix) == 0 {
+						t.Errorf("finding %+v", f)
+					}
+					return
+				}
+			}
+			t.Errorf("no finding about offsets:\n%s", report)
+		})
 	}
 }

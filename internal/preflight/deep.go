@@ -123,7 +123,8 @@ func (i *inspection) internals(ctx context.Context) {
 		case err != nil:
 			i.found.add(claim.Finding{ID: id, What: what, Fact: "could not be looked at", Advice: fmt.Sprintf("its replication is not known (%v)", kafka.Explain(err)),
 				Fix: []string{wire.GrantTopic(i.client, topic, "Describe", "DescribeConfigs")}})
-		case !facts.Exists && !exact: // an imitation keeps them elsewhere
+		case !facts.Exists && !exact: // an imitation of Kafka may keep them elsewhere
+			i.found.add(claim.Finding{ID: id, What: what, Fact: "is not there"})
 		case !facts.Exists:
 			i.found.add(claim.Finding{ID: id, What: what, Fact: "is not there yet", Advice: "the brokers make it at its first use, as their " + setting + ".replication.factor says",
 				Fix: []string{setting + ".replication.factor=3 in server.properties of each broker, which is the default"}})
