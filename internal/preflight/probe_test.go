@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,6 +150,13 @@ func embedded(t *testing.T, change func(*kmsg.TxnOffsetCommitRequest) *kerr.Erro
 func TestProbeAnswers(t *testing.T) {
 	t.Parallel()
 	own := kerr.UnknownServerError // stands for the broker's own answer
+	var calls atomic.Int32
+	crossed := func(r *kmsg.TxnOffsetCommitRequest) *kerr.Error {
+		if r.Generation == 1 {
+			return kerr.IllegalGeneration
+		}
+		return nil
+	}
 	for _, c := range []struct {
 		name   string
 		answer func(*kmsg.TxnOffsetCommitRequest) *kerr.Error
@@ -158,11 +166,12 @@ func TestProbeAnswers(t *testing.T) {
 		{"fences", func(*kmsg.TxnOffsetCommitRequest) *kerr.Error { return own }, claim.LevelOK, "an offset of generation 2 was refused (ILLEGAL_GENERATION)"},
 		{"takes everything", func(*kmsg.TxnOffsetCommitRequest) *kerr.Error { return nil }, claim.LevelFault, "it took an offset of generation 2 in a group whose generation is 1"},
 		{"a generation that has moved on", func(r *kmsg.TxnOffsetCommitRequest) *kerr.Error {
-			if r.Generation == 1 {
-				return kerr.IllegalGeneration
+			if calls.Add(1) > 2 {
+				return own
 			}
-			return nil
-		}, claim.LevelWarning, "shows nothing"},
+			return crossed(r)
+		}, claim.LevelOK, "an offset of generation 2 was refused (ILLEGAL_GENERATION)"},
+		{"takes the wrong one", crossed, claim.LevelFault, "in two groups one after the other"},
 		{"refuses everything", func(*kmsg.TxnOffsetCommitRequest) *kerr.Error { return kerr.IllegalGeneration }, claim.LevelWarning, "shows nothing"},
 		{"refuses by something else", func(*kmsg.TxnOffsetCommitRequest) *kerr.Error { return kerr.InvalidTxnState }, claim.LevelWarning, "a stale generation was answered with"},
 	} {
