@@ -123,16 +123,19 @@ func TestTimesAgainstTheBrokers(t *testing.T) {
 		change func(*Times)
 		level  claim.Level
 		says   string
+		broker map[string]string
 	}{
-		{"defaults", func(*Times) {}, claim.LevelOK, "heartbeat 3s < session 10s"},
-		{"commit interval", func(t *Times) { t.CommitInterval = 20 * time.Second }, claim.LevelWarning, "over half the transaction timeout"},
-		{"short session", func(t *Times) { t.SessionTimeout = time.Second }, claim.LevelFault, "at least 6s"},
-		{"long session", func(t *Times) { t.SessionTimeout = time.Hour }, claim.LevelFault, "at most 30m0s"},
+		{"offsets that expire soon", func(*Times) {}, claim.LevelAdvice, "1h0m0s", map[string]string{offsetsKept: "60"}},
+		{"ids that expire soon", func(*Times) {}, claim.LevelAdvice, "2h0m0s", map[string]string{idsKept: "7200000"}},
+		{"defaults", func(*Times) {}, claim.LevelOK, "heartbeat 3s < session 10s", nil},
+		{"commit interval", func(t *Times) { t.CommitInterval = 20 * time.Second }, claim.LevelWarning, "over half the transaction timeout", nil},
+		{"short session", func(t *Times) { t.SessionTimeout = time.Second }, claim.LevelFault, "at least 6s", nil},
+		{"long session", func(t *Times) { t.SessionTimeout = time.Hour }, claim.LevelFault, "at most 30m0s", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "in"),
-				kfake.BrokerConfigs(map[string]string{minSession: "6000", maxSession: "1800000"}))
+				kfake.BrokerConfigs(map[string]string{minSession: "6000", maxSession: "1800000"}), kfake.BrokerConfigs(c.broker))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,6 +147,9 @@ func TestTimesAgainstTheBrokers(t *testing.T) {
 			f := one(t, found, "times")
 			if f.Level() != c.level || !strings.Contains(f.Text(), c.says) || errors.Is(err, stream.ErrConfig) != (c.level == claim.LevelFault) {
 				t.Errorf("%v, finding %+v", err, f)
+			}
+			if c.level != claim.LevelOK && len(f.Fix) == 0 {
+				t.Errorf("no fix: %+v", f)
 			}
 		})
 	}
