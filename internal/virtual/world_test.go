@@ -387,7 +387,8 @@ func (w *world) open(id string, p int32) (end func()) {
 	if w.s.Pipe {
 		topic = group + "-progress"
 	}
-	tx, err := w.kafka(w.net.DialContext).Client(kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0))
+	tx, err := w.kafka(w.net.DialContext).Client(kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
+		kgo.TransactionTimeout(10*time.Second)) // the broker ends it if its abort is refused
 	if err != nil {
 		w.t.Fatal(err)
 	}
