@@ -151,16 +151,7 @@ func TestCheckComparesOffsets(t *testing.T) {
 				}
 			}
 			if c.members {
-				other, err := k.Client(kgo.ConsumerGroup("flow"), kgo.ConsumeTopics("in"), kgo.DisableAutoCommit(), kgo.Balancers(kgo.RangeBalancer()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer other.Close()
-				for id := ""; id == ""; id, _ = other.GroupMetadata() {
-					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-					other.PollFetches(ctx)
-					cancel()
-				}
+				defer joinPlain(t, k)()
 			}
 			flow, err := holdfast.New(conf)
 			if err != nil {
@@ -184,4 +175,19 @@ func TestCheckComparesOffsets(t *testing.T) {
 			t.Errorf("no finding about offsets:\n%s", report)
 		})
 	}
+}
+
+// joinPlain has a consumer of another program join the group of the flow.
+func joinPlain(t *testing.T, k kafka.Config) (leave func()) {
+	t.Helper()
+	other, err := k.Client(kgo.ConsumerGroup("flow"), kgo.ConsumeTopics("in"), kgo.DisableAutoCommit(), kgo.Balancers(kgo.RangeBalancer()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := ""; id == ""; id, _ = other.GroupMetadata() {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		other.PollFetches(ctx)
+		cancel()
+	}
+	return other.Close
 }
