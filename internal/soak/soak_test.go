@@ -83,7 +83,11 @@ func TestKafkaSoak(t *testing.T) {
 	seed := seedOf(t)
 	app := apps[seed%uint64(len(apps))]
 	app.Commit, app.Stats = 100*time.Millisecond, 2*time.Second
-	fmt.Printf("soak: %v of %s %v, %d records a second, again with HOLDFAST_SOAK=%v HOLDFAST_SOAK_SEED=%d\n", length, app.Kind, app.Guarantee, perSecond, length, seed)
+	what := string(app.Kind)
+	if app.Kind == trial.Flow {
+		what = app.Guarantee.String()
+	}
+	fmt.Printf("soak: %v of %s, %d records a second, again with HOLDFAST_SOAK=%v HOLDFAST_SOAK_SEED=%d\n", length, what, perSecond, length, seed)
 	s := &soak{t: t, f: trial.New(t, kafkatest.New(t, kafkatest.Options{}), app, partitions), random: rand.New(rand.NewPCG(seed, 0))}
 	s.steady = s.f.Member("steady")
 	s.others = []*trial.Member{s.f.Member("one"), s.f.Member("two")}
