@@ -24,9 +24,10 @@ type Member struct {
 	log   *slog.Logger // of cfg, with the group
 	hooks hooks
 	group *fence.Group
-	poll  *kgo.Client   // the group member's client
-	ready chan struct{} // closed when poll is set: the callbacks may come before it is returned
-	admin *kgo.Client   // group-less: offsets, restores, topic facts; shared by all partitions
+	poll  *kgo.Client                                                       // the group member's client
+	ready chan struct{}                                                     // closed when poll is set: the callbacks may come before it is returned
+	renew func(context.Context, *fence.Ownership) (*fence.Ownership, error) // that of the group
+	admin *kgo.Client                                                       // group-less: offsets, restores, topic facts; shared by all partitions
 
 	instances instanceWatch // of the polling goroutine
 
@@ -40,6 +41,7 @@ type Member struct {
 	posted  []func()                              // run by the polling goroutine between polls
 	wake    context.CancelFunc                    // ends the poll that waits
 	renewed map[stream.Partition]int              // renewals in a row without a commit
+	due     []*worker                             // to be granted anew, by the polling goroutine
 	notes   map[stream.Partition]map[int64]*note  // about single records that are not committed yet
 	single  map[stream.Partition]map[string]int64 // keys whose steps are committed one by one, up to an offset
 	failure error                                 // why the member stops
@@ -77,6 +79,7 @@ func (m *Member) Run(ctx context.Context) error {
 	defer admin.Close()
 	m.admin = admin
 	m.group = fence.NewGroup(m.assigned, m.released)
+	m.renew = m.group.Renew
 	m.poll, err = m.group.NewClient(m.ctx, m.cfg.Kafka, m.cfg.Session,
 		kgo.ConsumeTopics(m.topics()...),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -406,71 +409,6 @@ func (m *Member) drop(w *worker) {
 	if p := w.own.Partition(); m.workers[p] == w {
 		delete(m.workers, p)
 	}
-}
-
-// renewLater grants a partition anew whose ownership ended while the group still assigns it to us:
-// nobody else ever will (R2). The pause grows with each renewal that led to no commit.
-func (m *Member) renewLater(gone *worker) {
-	p := gone.own.Partition()
-	m.mu.Lock()
-	m.renewed[p]++
-	pause := min(50*time.Millisecond<<min(m.renewed[p], 7), 5*time.Second)
-	m.mu.Unlock()
-	m.renewAfter(pause, gone)
-}
-
-func (m *Member) renewAfter(pause time.Duration, gone *worker) {
-	m.wg.Go(func() {
-		select {
-		case <-time.After(pause):
-			m.post(func() { m.renew(gone) })
-		case <-m.ctx.Done():
-		}
-	})
-}
-
-// renewals bounds how often in a row a partition is granted anew, with no commit between, for a
-// failure that may pass: with the pauses that is about two minutes.
-const renewals = 30
-
-func (m *Member) mayRenew(p stream.Partition) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.renewed[p] < renewals
-}
-
-// renew runs between polls.
-func (m *Member) renew(gone *worker) {
-	ctx, cancel := context.WithTimeout(m.ctx, m.cfg.Session.HeartbeatInterval)
-	defer cancel()
-	o, err := m.group.Renew(ctx, gone.own)
-	switch {
-	case errors.Is(err, stream.ErrNotAuthorized):
-		m.fail(err) // it names the ACL, and asking again does not give it
-	case err != nil:
-		m.log.Warn("partition could not be granted anew yet", "partition", gone.own.Partition(), "error", err)
-		if !m.mayRenew(gone.own.Partition()) {
-			m.fail(stream.NewError("grant partition anew", fmt.Errorf("%w: %w", stream.ErrUnreachable, err)).At(gone.own.Partition(), -1).
-				Hinted("the group's coordinator did not answer for minutes: look at the brokers and start again, nothing is lost"))
-			return
-		}
-		m.renewLater(gone)
-	case o != nil:
-		m.log.Info("partition granted anew", "partition", o.Partition(), "ownership", o.Number())
-		w := m.adopt(o)
-		m.pause(w)
-		m.launch(w)
-	case m.group.Owned(gone.own.Partition()) == gone.own:
-		// The group does not know the member, or the client has another id: a callback follows, as a rule. A
-		// coordinator that was deposed, and says so before it hears of that, is followed by none.
-		m.renewAfter(m.cfg.Session.HeartbeatInterval, gone)
-	}
-}
-
-func (m *Member) committedOnce(p stream.Partition) {
-	m.mu.Lock()
-	delete(m.renewed, p)
-	m.mu.Unlock()
 }
 
 func (m *Member) failed() error {
