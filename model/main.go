@@ -54,6 +54,10 @@ func main() {
 	flag.BoolVar(&o.cycles, "cycles", false, "look for runs without faults that never end")
 	flag.BoolVar(&o.seen, "seen", false, "print how often each kind of step was taken")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "no argument %s: the names of a list have commas between them, and no spaces\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	for _, name := range slices.Concat(split(o.off), split(o.on), split(o.only)) {
 		if f := reflect.ValueOf(Config{}).FieldByName(name); !f.IsValid() || f.Kind() != reflect.Bool {
 			fmt.Fprintf(os.Stderr, "no rule, option or fault class %s; config.go has them\n", name)
