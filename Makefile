@@ -26,7 +26,7 @@ RACED = github.com/holdfast-go/holdfast/cmd/holdfast $$(go list github.com/holdf
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install what the tests need and fetch Kafka's jars
+setup: ## install what the tests need (Java: a JDK 17 and Maven) and fetch Kafka's jars
 	@$(MAKE) --no-print-directory -j2 setup-kafka $(STATICCHECK)
 
 setup-kafka:
@@ -44,7 +44,7 @@ check: $(STATICCHECK) ## gofmt, go vet and staticcheck, without running anything
 	@go vet -tags synctests ./internal/virtual
 	@$(call each,$(STATICCHECK) ./...)
 
-test: setup ## everything: checks, broker-free tests, tests on real Kafka
+test: setup ## everything: checks, broker-free tests, tests on real Kafka (Java)
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory test-fast
 	@$(MAKE) --no-print-directory test-kafka
@@ -56,19 +56,19 @@ test-fast: ## the tests that need no broker, with the race detector
 	@$(MAKE) --no-print-directory virtual
 
 # Without the race detector, under which a seed takes eight times as long: nightly has some of them with it.
-virtual: ## flows and pipes in virtual time, SEEDS schedules of faults, each judged
+virtual: ## flows and pipes in virtual time: SEEDS (200) schedules of faults, each judged
 	@go test -v -tags synctests -timeout 240m ./internal/virtual -seeds $(SEEDS) $(VIRTUAL) | grep -Ev '^ *(=== |--- PASS|[a-z_]+_test.go:[0-9]+: [0-9.ms]+: )'
 
-test-kafka: setup-kafka ## the tests on real Kafka, of HOLDFAST_KAFKA_VERSION
+test-kafka: setup-kafka ## the tests on real Kafka, HOLDFAST_KAFKA_VERSION (4.4.0; Java)
 	@scripts/test-kafka.sh
 
-acceptance: setup-kafka ## the tests that docs/acceptance.md names, and no others: each must exist and pass
+acceptance: setup-kafka ## the tests that docs/acceptance.md names, and no others: each must exist and pass (Java)
 	@go run ./internal/acceptance/run
 
-accidents: setup-kafka ## offsets and logs that meet an accident, stale owners, on Kafka of HOLDFAST_KAFKA_VERSION
+accidents: setup-kafka ## offsets and logs that meet an accident, stale owners, on HOLDFAST_KAFKA_VERSION (4.4.0; Java)
 	@HOLDFAST_NIGHTLY=1 go test -count=1 -timeout 40m -parallel 4 -run ^TestKafka ./internal/accidents
 
-crash-steps: setup-kafka ## kill, cut off and reset a member between each two of its requests, on Kafka of HOLDFAST_KAFKA_VERSION
+crash-steps: setup-kafka ## strike a member between each two of its requests, on HOLDFAST_KAFKA_VERSION (4.4.0; Java, 15 minutes)
 	@results="$(CURDIR)/results/crash-steps/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md"; rm -f "$$results"; \
 	HOLDFAST_CRASH_STEPS=all HOLDFAST_CRASH_RESULTS="$$results" \
 		go test -count=1 -timeout 60m -run '^TestKafkaCrashSteps$$' ./internal/crash || failed=1; \
@@ -81,7 +81,7 @@ planted: ## plant each bug of docs/reliability.md: the test named for it must no
 fuzz: ## every fuzz target of every module for FUZZTIME (30s); FUZZ=pattern for some
 	@scripts/fuzz.sh
 
-nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
+nightly: ## all of it with long runs, on each of KAFKA_VERSIONS (4.4.0 4.0.0 3.9.1; Java, hours)
 	@scripts/setup-kafka.sh $(KAFKA_VERSIONS)
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory check
 	@HOLDFAST_NIGHTLY=1 $(MAKE) --no-print-directory test-fast FAST_TIMEOUT=90m
@@ -98,22 +98,22 @@ nightly: ## everything with long runs, and real Kafka in all of KAFKA_VERSIONS
 			HOLDFAST_MATRIX_RESULTS="$(CURDIR)/results/matrix/$$version.md" scripts/test-kafka.sh; \
 	done
 
-model: ## every state of the commit protocol's model, with two faults
+model: ## every state of the commit protocol's model, with two faults (10 minutes)
 	@cd model && go run . -faults 2 -cycles
 
-matrix: setup-kafka ## every group protocol against every fault of members and brokers, as a table
+matrix: setup-kafka ## every group protocol against every fault of members and brokers, as a table (Java, half an hour)
 	@HOLDFAST_MATRIX=all HOLDFAST_MATRIX_RESULTS="$(CURDIR)/results/matrix/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md" \
 		go test -count=1 -timeout 90m -v -run '^TestKafkaMatrix$$' ./internal/matrix
 
-soak: setup-kafka ## kills and pauses at random for HOLDFAST_SOAK (30m), then verdict and slopes
+soak: setup-kafka ## kills and pauses at random for HOLDFAST_SOAK (30m), then verdict and slopes (Java)
 	@HOLDFAST_SOAK=$${HOLDFAST_SOAK:-30m} go test -count=1 -timeout 0 -v -run '^TestKafkaSoak$$' ./internal/soak
 
-demo: ## show a stale writer refused, on the embedded broker
+demo: ## show a stale writer refused and check every key, on the embedded broker
 	@echo "== building holdfast (the first time, about half a minute)"
 	@go run ./cmd/holdfast demo
 
-example-flights: ## run the flights example
+example-flights: ## run the flights example, on the embedded broker
 	@go run ./examples/flights
 
-bench-smoke: setup-kafka ## the product beside a bare franz-go loop on real Kafka, one round
+bench-smoke: setup-kafka ## the product beside a bare franz-go loop on real Kafka, one round (Java)
 	@go run ./bench -rounds 1

@@ -26,7 +26,8 @@ const (
 	LevelFault   Level = "fault"   // refuses the start
 )
 
-// Finding is one fact.
+// Finding is one fact. "holdfast check --json" has it as id, level (Level), what, fix, and found, which is
+// Text without the fix.
 type Finding struct {
 	// ID names the kind of the finding, as "topic.snapshot" or "fence-probe", for programs: it stays
 	// when the words of a report change. Several findings may have one, as two outputs have.

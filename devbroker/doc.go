@@ -14,6 +14,10 @@
 //     aborted later removes the committed record of its key.
 //   - A stable offset fetch waits for any open transaction of the group, where Kafka waits for one
 //     that has offsets of the partition that is asked for.
+//   - One group cannot have members of both protocols. A member of KIP-848 that comes to classic ones is
+//     answered GROUP_ID_NOT_FOUND for as long as they are there. A classic one that comes to members of
+//     KIP-848 is given partitions, which they own, and its commits are refused with UNKNOWN_MEMBER_ID: its
+//     partitions are granted and lost in turn. Kafka 4 has both in one group, and moves it over.
 //   - Any topic setting is accepted, whether or not Kafka knows it.
 //
 // Besides, transactions complete at once: there is no moment in which a transaction is decided and

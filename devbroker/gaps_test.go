@@ -221,6 +221,91 @@ func TestGapStableFetchWaitsForTheWholeGroup(t *testing.T) {
 	}
 }
 
+// joinClassic makes a member of the classic protocol, which leads its group and gives itself partition 0.
+func (g gap) joinClassic() (member string, generation int32) {
+	g.t.Helper()
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Group, join.ProtocolType = group, "consumer"
+	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 60_000, 60_000
+	protocol := kmsg.NewJoinGroupRequestProtocol()
+	subscription := kmsg.NewConsumerMemberMetadata()
+	subscription.Topics = []string{topic}
+	protocol.Name, protocol.Metadata = "range", subscription.AppendTo(nil)
+	join.Protocols = append(join.Protocols, protocol)
+	joined := ask[*kmsg.JoinGroupResponse](g, join)
+	if errors.Is(kerr.ErrorForCode(joined.ErrorCode), kerr.MemberIDRequired) {
+		join.MemberID = joined.MemberID
+		joined = ask[*kmsg.JoinGroupResponse](g, join)
+	}
+	if joined.ErrorCode != 0 || joined.LeaderID != joined.MemberID {
+		g.t.Fatalf("a classic join: %v, member %s led by %s", kerr.ErrorForCode(joined.ErrorCode), joined.MemberID, joined.LeaderID)
+	}
+	sync := kmsg.NewPtrSyncGroupRequest()
+	sync.Group, sync.MemberID, sync.Generation = group, joined.MemberID, joined.Generation
+	sync.ProtocolType, sync.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr("range")
+	var all kmsg.ConsumerMemberAssignment
+	all.Topics = []kmsg.ConsumerMemberAssignmentTopic{{Topic: topic, Partitions: []int32{0}}}
+	given := kmsg.NewSyncGroupRequestGroupAssignment()
+	given.MemberID, given.MemberAssignment = joined.MemberID, all.AppendTo(nil)
+	sync.GroupAssignment = append(sync.GroupAssignment, given)
+	if got := ask[*kmsg.SyncGroupResponse](g, sync); got.ErrorCode != 0 {
+		g.t.Fatalf("a classic sync: %v", kerr.ErrorForCode(got.ErrorCode))
+	}
+	return joined.MemberID, joined.Generation
+}
+
+// joinServerSide sends the first heartbeat of a member of KIP-848.
+func (g gap) joinServerSide() *kmsg.ConsumerGroupHeartbeatResponse {
+	g.t.Helper()
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Group, req.MemberID, req.RebalanceTimeoutMillis = group, "AAAAAAAAAAAAAAAAAAAAAA", 60_000
+	req.SubscribedTopicNames, req.Topics = []string{topic}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	return ask[*kmsg.ConsumerGroupHeartbeatResponse](g, req)
+}
+
+func TestGapServerSideMemberAmongClassicOnes(t *testing.T) {
+	t.Parallel()
+	g := newGap(t)
+	member, generation := g.joinClassic()
+	if got := g.joinServerSide(); !errors.Is(kerr.ErrorForCode(got.ErrorCode), kerr.GroupIDNotFound) {
+		t.Fatalf("gap closed: a member of KIP-848 that comes to a classic one was answered %v", kerr.ErrorForCode(got.ErrorCode))
+	}
+	if err := g.commitAs(member, generation); err != nil {
+		t.Fatalf("the classic member's commit: %v", err)
+	}
+}
+
+func TestGapClassicMemberAmongServerSideOnes(t *testing.T) {
+	t.Parallel()
+	g := newGap(t)
+	first := g.joinServerSide()
+	if first.ErrorCode != 0 || first.Assignment == nil || len(first.Assignment.Topics) == 0 {
+		t.Fatalf("a member of KIP-848 that is alone was answered %v, with %+v", kerr.ErrorForCode(first.ErrorCode), first.Assignment)
+	}
+	member, generation := g.joinClassic() // it gives itself a partition that the first one has
+	if err := g.commitAs(member, generation); !errors.Is(err, kerr.UnknownMemberID) {
+		t.Fatalf("gap closed: the commit of a classic member in a group of KIP-848 was answered %v", err)
+	}
+}
+
+// commitAs commits an offset of partition 0 as a member of the group.
+func (g gap) commitAs(member string, generation int32) error {
+	g.t.Helper()
+	topics, err := kadm.NewClient(g.cl).ListTopics(g.ctx, topic)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	commit := kmsg.NewPtrOffsetCommitRequest()
+	commit.Group, commit.MemberID, commit.Generation = group, member, generation
+	ct := kmsg.NewOffsetCommitRequestTopic()
+	ct.Topic, ct.TopicID = topic, topics[topic].ID
+	cp := kmsg.NewOffsetCommitRequestTopicPartition()
+	cp.Offset = 1
+	ct.Partitions = append(ct.Partitions, cp)
+	commit.Topics = append(commit.Topics, ct)
+	return kerr.ErrorForCode(ask[*kmsg.OffsetCommitResponse](g, commit).Topics[0].Partitions[0].ErrorCode)
+}
+
 func TestGapAnySettingIsAccepted(t *testing.T) {
 	t.Parallel()
 	g := newGap(t)

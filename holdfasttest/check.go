@@ -11,7 +11,8 @@ import (
 )
 
 // Check recomputes everything that the input gives and returns each place at which the history differs
-// from it, in the order of the invariants. No violations: the history is what m does.
+// from it, in the order of the invariants. No violations: the history is what m does. For a run that was
+// interrupted early, set h.Unfinished.
 func Check(h History, m Model) []Violation {
 	c := &checker{h: h, m: m, ctx: context.Background()}
 	units := c.units()

@@ -345,7 +345,8 @@ func (c *checker) checkReached(u *unit, next int64) {
 		}
 	}
 	if left > 0 {
-		c.violate("I7", "", u.input, first, nil, "%d records from here on were never committed (the committed offset is %d), and nothing says why", left, u.next())
+		c.violate("I7", "", u.input, first, nil, "%d records from here on were never committed (the committed offset is %d), and nothing says why: "+
+			"if the run was interrupted early, Collect the history, say so in its Unfinished, and Check it", left, u.next())
 	}
 }
 

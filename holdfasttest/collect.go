@@ -21,7 +21,8 @@ const settleTime = 5 * time.Second
 // Collect reads the topics of m and the group's committed offsets, all of them to their ends as they
 // are at the call. Call it when the members have stopped: of a group that runs it gives pieces of
 // different moments. What others have written to the topics of outputs and snapshots is judged as well:
-// a test has topics of its own. Logs of members are added as they are given.
+// a test has topics of its own. Logs of members are added as they are given. For a run that was
+// interrupted early, set History.Unfinished before Check.
 //
 // It returns stream.ErrTopic for a topic that does not exist, stream.ErrNotAuthorized where reading is
 // not allowed, and the cause of ctx when that ends first.

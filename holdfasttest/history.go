@@ -113,7 +113,8 @@ type History struct {
 	// partition is the final one.
 	Offsets []Offset
 	Members []Member
-	// Unfinished says why the run was not to reach the end of its input. "": it was.
+	// Unfinished says why the run did not have to reach the end of its input, as one that was interrupted
+	// early; I7 is not checked then. Collect leaves it "": the whole input was to be committed.
 	Unfinished string
 }
 

@@ -24,6 +24,10 @@ const told = 50
 // Verify reads what a run of m left on its cluster, and fails the test with each violation, its
 // invariant's name first. The members must have stopped: tell it with Recorder.Stopped. What they
 // recorded is judged as well.
+//
+// Verify expects the whole input to be committed (I7), unless a member has told that it ended with an
+// error. For a run that was interrupted early, call Collect, say why in History.Unfinished, and give the
+// history to Check.
 func Verify(tb testing.TB, m Model, members ...Member) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), collectTimeout)

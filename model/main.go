@@ -54,6 +54,10 @@ func main() {
 	flag.BoolVar(&o.cycles, "cycles", false, "look for runs without faults that never end")
 	flag.BoolVar(&o.seen, "seen", false, "print how often each kind of step was taken")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "no argument %s: the names of a list have commas between them, and no spaces\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	for _, name := range slices.Concat(split(o.off), split(o.on), split(o.only)) {
 		if f := reflect.ValueOf(Config{}).FieldByName(name); !f.IsValid() || f.Kind() != reflect.Bool {
 			fmt.Fprintf(os.Stderr, "no rule, option or fault class %s; config.go has them\n", name)
@@ -69,10 +73,7 @@ func main() {
 	}
 	switch {
 	case ran == 0:
-		fmt.Fprintln(os.Stderr, "no such configuration; there are all")
-		for _, c := range Configs() {
-			fmt.Fprintln(os.Stderr, c.Name)
-		}
+		fmt.Fprintf(os.Stderr, "no configuration %s; there are %s, and all for all of them\n", o.config, strings.Join(names(), ", "))
 		os.Exit(2)
 	case bad:
 		os.Exit(1)
@@ -98,8 +99,8 @@ func (o *options) run(c *Config) bool {
 	}
 	start := time.Now()
 	res := Run(c, o.max, o.first)
-	fmt.Printf("%-16s faults %d off %-18s states %9d edges %9d depth %3d full %-5v %6.1fs",
-		c.Name, o.faults, o.off+o.on, res.States, res.Edges, res.Depth, res.Full, time.Since(start).Seconds())
+	fmt.Printf("%-16s faults %d %-22s states %9d edges %9d depth %3d full %-5v %6.1fs",
+		c.Name, o.faults, o.switched(), res.States, res.Edges, res.Depth, res.Full, time.Since(start).Seconds())
 	for b, n := range res.Count {
 		if n > 0 {
 			fmt.Printf(" | %s: %d, at step %d", badName[b], n, res.Dist[b])
@@ -123,6 +124,22 @@ func (o *options) run(c *Config) bool {
 		}
 	}
 	return res.Violated() || !res.Full || endless > 0
+}
+
+// switched says which rules and options are not as the configuration has them.
+func (o *options) switched() string {
+	out := "off " + orDash(o.off)
+	if o.on != "" {
+		out += " on " + o.on
+	}
+	return out
+}
+
+func names() (names []string) {
+	for _, c := range Configs() {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 func (o *options) printEndless(res *Result) int {

@@ -1,5 +1,9 @@
 package main
 
+// retakes reports whether a restore that waits takes over again. That is the first takeover's function once more
+// (fence/takeover.go:first): whoever leaves that one out has no other.
+func (c *Config) retakes() bool { return c.Retake && c.R12Init }
+
 // localSteps are the engine's and the writer's steps that are no transactional request.
 func (c *Config) localSteps(s *State, i int, out emit) {
 	p := &s.P[i]
@@ -11,7 +15,7 @@ func (c *Config) localSteps(s *State, i int, out emit) {
 	switch p.Phase {
 	case phFetch, phReFetch:
 		if c.R12Stab && s.TxnOff != 0 {
-			if c.Retake && s.Txn == txnOngoing {
+			if c.retakes() && s.Txn == txnOngoing {
 				step("takes over again", func(t *State, p *Proc) { p.Phase-- })
 			}
 			break
@@ -28,7 +32,7 @@ func (c *Config) localSteps(s *State, i int, out emit) {
 			}
 		})
 	case phWait, phReWait:
-		if c.Retake && s.Txn == txnOngoing {
+		if c.retakes() && s.Txn == txnOngoing {
 			step("takes over again", func(t *State, p *Proc) { p.Phase = p.Phase - phWait + phInit })
 		}
 	case phHW, phReHW:

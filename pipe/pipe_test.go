@@ -353,24 +353,31 @@ func TestSeveralInputs(t *testing.T) {
 	}
 }
 
-// A pipe and a flow do not go on from each other's offsets.
+// A pipe and a flow do not go on from each other's offsets. That is found by the offsets of the inputs: of a
+// group whose other component has other inputs nothing is said.
 func TestGroupOfAnotherComponent(t *testing.T) {
 	t.Parallel()
-	l := embedded(t, "in", "out")
+	l := embedded(t, "in", "other", "out")
 	l.numbers("in", 3)
 	r := l.start(t.Context(), l.config(func(context.Context, stream.Record, *pipe.Out) error { return nil }))
 	r.untilCommitted("in", 0, 3)
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	f, err := holdfast.New(holdfast.Config[string]{
-		Kafka: l.kafka, Group: "copy", Inputs: []string{"in"}, Snapshots: holdfast.Snapshots{Create: &holdfast.TopicConfig{}},
-		Codec: text{}, Fold: func(context.Context, *holdfast.Key[string], stream.Record) error { return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
+	flow := func(input string) *holdfast.Flow[string] {
+		f, err := holdfast.New(holdfast.Config[string]{
+			Kafka: l.kafka, Group: "copy", Inputs: []string{input}, Snapshots: holdfast.Snapshots{Create: &holdfast.TopicConfig{}},
+			Codec: text{}, Fold: func(context.Context, *holdfast.Key[string], stream.Record) error { return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
 	}
-	if err := f.Run(l.ctx); !errors.Is(err, stream.ErrOtherComponent) {
+	if report, err := flow("other").Check(l.ctx); err != nil {
+		t.Errorf("a flow of another input in a pipe's group is told %v: %+v", err, report)
+	}
+	if err := flow("in").Run(l.ctx); !errors.Is(err, stream.ErrOtherComponent) {
 		t.Errorf("a flow in a pipe's group returned %v", err)
 	}
 }

@@ -53,10 +53,10 @@ the last stable offset), producer_id, producer_epoch, transactional_id, coordina
 marker), leader_epoch, key, value, headers (which text leaves out). A key or value that is not UTF-8 is key_base64 or
 value_base64 instead.`,
 		Example: `  holdfast tail payments --brokers localhost:9092
-  holdfast tail payments --isolation read_committed --from -20
-  holdfast tail payments --show aborted,open --json
-  holdfast tail payments --partition 3 --from 1200 --to 1300 --values none
-  holdfast tail payments --follow`,
+  holdfast tail payments --brokers localhost:9092 --isolation read_committed --from -20
+  holdfast tail payments --brokers localhost:9092 --show aborted,open --json
+  holdfast tail payments --brokers localhost:9092 --partition 3 --from 1200 --to 1300 --values none
+  holdfast tail payments --brokers localhost:9092 --follow`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage(c.CommandPath()+" TOPIC", "name one topic, not %d", len(args))

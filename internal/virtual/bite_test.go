@@ -50,14 +50,14 @@ func TestSeedsBite(t *testing.T) {
 				res := runPlan(t, p, newStates(), b.off...)
 				watch.Stop()
 				if slices.ContainsFunc(res.found, func(v holdfasttest.Violation) bool { return v.Invariant == b.want }) {
-					t.Logf("%s by seed %d, the %d. that has the rule", b.want, seed, tried)
+					t.Logf("%v off: %s by seed %d, the %d. whose world has the rule", b.off, b.want, seed, tried)
 					return
 				}
 				for _, v := range res.found {
-					t.Logf("seed %d: %v", seed, v)
+					t.Logf("%v off: seed %d: %v", b.off, seed, v)
 				}
 			}
-			t.Errorf("none of %d seeds was found wrong by %s", tried, b.want)
+			t.Errorf("%v off: none of %d seeds was found wrong by %s", b.off, tried, b.want)
 		})
 	}
 }

@@ -5,6 +5,8 @@ package virtual
 import (
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +43,22 @@ func (s *totals) add(r result) {
 	}
 }
 
+// requests returns a line for each kind of request, with how often which fault met one.
+func (s *totals) requests() (lines []string) {
+	last := ""
+	for _, name := range slices.Sorted(maps.Keys(s.bitten)) {
+		request, fault, _ := strings.Cut(name, " ")
+		if request != last {
+			lines = append(lines, fmt.Sprintf("  %-22s", request))
+			last = request
+		} else {
+			lines[len(lines)-1] += ","
+		}
+		lines[len(lines)-1] += fmt.Sprintf(" %d %s", s.bitten[name], fault)
+	}
+	return lines
+}
+
 // TestSeeds runs the schedules of many seeds. A run that is found wrong prints the command that runs its
 // seed alone; the order of goroutines is another one each time, so that it may take some repeats.
 func TestSeeds(t *testing.T) {
@@ -72,8 +90,8 @@ func TestSeeds(t *testing.T) {
 		}
 	})
 	lines, never := seen.report()
-	t.Logf("%d runs in %v, %v of virtual time, %d found wrong\nrare states:\n%s\nfaults of single requests: %v",
-		sum.runs, time.Since(began).Round(time.Millisecond), sum.virtual.Round(time.Second), sum.failed, strings.Join(lines, "\n"), sum.bitten)
+	t.Logf("%d runs in %v, %v of virtual time, %d found wrong\nrare states:\n%s\nfaults of single requests:\n%s", sum.runs,
+		time.Since(began).Round(time.Millisecond), sum.virtual.Round(time.Second), sum.failed, strings.Join(lines, "\n"), strings.Join(sum.requests(), "\n"))
 	if *demand && len(never) > 0 {
 		t.Errorf("never reached: %s", strings.Join(never, ", "))
 	}
