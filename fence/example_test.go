@@ -124,7 +124,9 @@ func (l *ledger) run(ctx context.Context, end int64) (err error) {
 				committed = next
 			}
 		})
-		l.renew(ctx)
+		if len(fetches) > 0 { // a poll that returns nothing does not hold rebalances back
+			l.renew(ctx)
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -169,16 +171,19 @@ func (l *ledger) fold(ctx context.Context, p stream.Partition, rs []*kgo.Record)
 
 // renew asks for partitions whose ownership ended while the group still assigns them to this member.
 func (l *ledger) renew(ctx context.Context) {
+	var later []*fence.Ownership
 	for _, o := range l.gone {
 		again, err := l.group.Renew(ctx, o)
-		if err != nil {
+		switch {
+		case err != nil:
 			l.fail(err)
-		}
-		if again != nil {
+		case again != nil:
 			l.assigned(ctx, again)
+		case l.group.Owned(o.Partition()) == o:
+			later = append(later, o) // the group has not told yet: ask again
 		}
 	}
-	l.gone = nil
+	l.gone = later
 }
 
 // A consumer loop of one's own, with a fenced writer for each partition that it owns.
