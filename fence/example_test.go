@@ -63,8 +63,9 @@ func (l *ledger) open(ctx context.Context, o *fence.Ownership) (*account, int64,
 	if err != nil {
 		return nil, 0, err
 	}
-	a, next := &account{own: o, writer: w, sums: map[string]int{}}, int64(-1)
+	a, next, end := &account{own: o, writer: w, sums: map[string]int{}}, int64(-1), int64(0)
 	for r, err := range fence.Restore(ctx, fence.RestoreConfig{Kafka: l.kafka, Partition: states}) {
+		end = r.Offset + 1
 		switch {
 		case err != nil:
 		case fence.IsProgressKey(r.Key):
@@ -82,6 +83,9 @@ func (l *ledger) open(ctx context.Context, o *fence.Ownership) (*account, int64,
 		if err != nil {
 			return nil, 0, errors.Join(err, w.Close(ctx))
 		}
+	}
+	if next < 0 {
+		w.AdoptNone(end)
 	}
 	if next != found.Next { // the offset and the states are of two histories: a person must look
 		return nil, 0, errors.Join(fmt.Errorf("committed offset %d, states up to %d", found.Next, next), w.Close(ctx))

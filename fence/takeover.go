@@ -275,8 +275,9 @@ func (w *Writer) Adopt(p Progress, at int64) {
 	}
 }
 
-// AdoptNone tells the writer that the restore found no progress record below end, where it ended. Call it in
-// place of Adopt: the first write then makes sure that there is none behind it either.
+// AdoptNone tells the writer that the restore found no progress record below end, the offset behind the last
+// record that it read, 0 if it read none. Call it in place of Adopt: the first write then makes sure that there
+// is none behind it either.
 func (w *Writer) AdoptNone(end int64) {
 	<-w.turn
 	defer func() { w.turn <- struct{}{} }()
