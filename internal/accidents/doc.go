@@ -6,7 +6,7 @@
 // What has the accident is a flow under FencedState and under FencedOutputs, and a pipe. A flow under Unfenced
 // claims less: the committed offset is never ahead of the snapshots, and a state is that of its records, each
 // once, while no stale owner writes. It is here for accidents without one: the offset missing, the offset
-// behind the snapshots, the snapshots truncated between runs and under a restore. Nothing tells it that they
+// behind the snapshots, input or snapshots truncated between runs, and snapshots under a restore. Nothing tells it that they
 // are truncated under a running member, whose cluster is to be without such elections: see claim.Flow.
 //
 // Cases marked N run with HOLDFAST_NIGHTLY=1, or by make accidents. Tests without a package are here.
