@@ -32,6 +32,7 @@ func TestKafkaTruncationUnderAMember(t *testing.T) {
 		idle = append(idle, &under{lab: u.lab(what, true), moment: "idle", resume: func(c *under) { c.inputLost(10) }})
 		writing = append(writing, &under{lab: u.lab(what, false), moment: "writing", resume: (*under).tailLost})
 	}
+	writing = append(writing, &under{lab: u.lab(plain, false), moment: "writing", resume: (*under).tailUnnoticed})
 	for _, what := range everyKind {
 		c := &under{lab: u.lab(what, false), moment: "restoring", resume: (*under).restoreCut}
 		c.stall = time.Minute // above what an election takes: the restore is held for as long
@@ -113,6 +114,17 @@ func (c *under) tailLost() {
 	c.produce(0, 15, 16)
 	c.stopped("made again or has lost records")
 	c.backToTheSnapshots(16)
+}
+
+// tailUnnoticed is a member that nothing tells of the loss: such elections are outside of what Unfenced
+// claims. The key that is written again is whole, and the other two are without what was lost.
+func (c *under) tailUnnoticed() {
+	c.t.Helper()
+	c.produce(0, 15, 16)
+	c.member.committedTo(0, 16)
+	c.member.end()
+	c.again(16)
+	c.verdict([]loss{{"I1", 2, "is in no snapshot"}})
 }
 
 // restoreCut is a member that has seen where the log ended, and meets the end that there is.

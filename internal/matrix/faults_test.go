@@ -115,18 +115,25 @@ func killed(c *cell) {
 	c.risen(c.ms[1], before)
 }
 
-// stopped stops a member with a commit in flight until its partitions have other owners. Its commit
-// arrives then, and it wakes.
+// stopped stops a member with a commit in flight until its partitions have other owners: the Java member, if
+// there is one. Its commit arrives then, and it wakes.
 func stopped(c *cell) {
-	m := c.ms[0]
-	before := c.ms[1].Generation()
+	m, other := c.ms[0], c.ms[1]
+	before := other.Generation()
+	if c.java != nil { // with another of ours beside it, which of the two takes the partition is the assignor's to say
+		other.Terminate()
+		if err := other.Wait(); err != nil {
+			c.t.Error(err)
+		}
+		c.f.CaughtUp() // what it had has owners
+	}
 	hold, partition := c.inFlight(m)
 	c.victim = m.Name
 	mark := c.f.Mark()
 	m.Pause()
 	e := c.awaitMove(mark, partition, m)
 	c.moved(e)
-	if c.java != nil && e.Member == c.java.Name {
+	if c.java != nil {
 		c.timedOut(c.f.TransactionalID(partition))
 	}
 	refused := m.Refusals.Count()
@@ -136,7 +143,11 @@ func stopped(c *cell) {
 	m.Cont()
 	c.f.Await("the loss of partitions by "+m.Name, mark, 1, m.Is(trial.Kinds(holdfasttest.EventLost)))
 	c.f.Await("the return of "+m.Name, mark, 1, m.Is(trial.Kinds(holdfasttest.EventRestored)))
-	c.risen(c.ms[1], before)
+	if c.java != nil {
+		other.Start()
+		other.Owns()
+	}
+	c.risen(other, before)
 }
 
 // timedOut waits until the transaction under an id of ours, whose partition a Java member has taken, is
