@@ -3,6 +3,12 @@
 // moment, and processes that write after they should not. Each case asserts the named outcome, takes the
 // way out that the error names, and has the history judged: it is clean, or says exactly what was lost.
 //
+// What has the accident is a flow under FencedState and under FencedOutputs, and a pipe. A flow under Unfenced
+// claims less: the committed offset is never ahead of the snapshots, and a state is that of its records, each
+// once, while no stale owner writes. It is here for accidents without one: the offset missing, the offset
+// behind the snapshots, input or snapshots truncated between runs, and snapshots under a restore. Nothing tells it that they
+// are truncated under a running member, whose cluster is to be without such elections: see claim.Flow.
+//
 // Cases marked N run with HOLDFAST_NIGHTLY=1, or by make accidents. Tests without a package are here.
 //
 //	offset missing, reset back or forward    TestKafkaOffsetAccidents, acceptance TestKafkaStartTable

@@ -54,9 +54,16 @@ const (
 	states  kind = "FencedState"
 	outputs kind = "FencedOutputs"
 	copies  kind = "pipe"
+	// plain claims less: the committed offset is never ahead of the snapshots (I1), and a state is that of
+	// its records, each once (I2), while no stale owner writes. Nothing fences one, so that only the
+	// accidents without one are its own: kinds are those with a fence.
+	plain kind = "Unfenced"
 )
 
-var kinds = []kind{states, outputs, copies}
+var (
+	kinds     = []kind{states, outputs, copies}
+	everyKind = []kind{states, outputs, copies, plain}
+)
 
 // tally is the state of the flows. It depends on each record and on their order, so that a lost,
 // repeated or reordered one shows.
@@ -124,7 +131,7 @@ func newLab(t *testing.T, k *kafkatest.Cluster, what kind, partitions int32) *la
 	l.output = k.CreateTopic(t, l.input+"-out", partitions, nil)
 	l.group = l.input + "-" + string(what)
 	l.commit = holdfast.Commit{Interval: 50 * time.Millisecond}
-	if what == states {
+	if what == states || what == plain {
 		l.commit.Persist, l.commit.PersistCooldown = 20*time.Millisecond, time.Millisecond
 	}
 	l.member = holdfast.Member{SessionTimeout: 6 * time.Second, RebalanceTimeout: 20 * time.Second, HeartbeatInterval: 300 * time.Millisecond}
@@ -179,8 +186,11 @@ func (l *lab) flow(opts ...kgo.Opt) holdfast.Config[tally] {
 			return inner(ctx, k, r)
 		},
 	}
-	if l.kind == outputs {
+	switch l.kind {
+	case outputs:
 		c.Guarantee = holdfast.FencedOutputs
+	case plain:
+		c.Guarantee = holdfast.Unfenced
 	}
 	return c
 }

@@ -174,7 +174,12 @@ func (l *lab) verdictOf(change func(*holdfasttest.History), losses []loss, runs 
 		l.t.Fatalf("history: %v", err)
 	}
 	change(&h)
-	found := holdfasttest.Check(h, l.model())
+	judge(l.t, holdfasttest.Check(h, l.model()), losses)
+}
+
+// judge fails the test with what was found beside the losses, and with a loss that was not found.
+func judge(t *testing.T, found []holdfasttest.Violation, losses []loss) {
+	t.Helper()
 	for _, want := range losses {
 		n := 0
 		found = slices.DeleteFunc(found, func(v holdfasttest.Violation) bool {
@@ -185,15 +190,15 @@ func (l *lab) verdictOf(change func(*holdfasttest.History), losses []loss, runs 
 			return is
 		})
 		if n != want.n && want.n != atWill {
-			l.t.Errorf("%d violations of %s with %q, want %d", n, want.invariant, want.words, want.n)
+			t.Errorf("%d violations of %s with %q, want %d", n, want.invariant, want.words, want.n)
 		}
 	}
 	for i, v := range found {
 		if i == 20 {
-			l.t.Errorf("and %d more", len(found)-i)
+			t.Errorf("and %d more", len(found)-i)
 			break
 		}
-		l.t.Error(v)
+		t.Error(v)
 	}
 }
 

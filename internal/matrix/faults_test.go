@@ -115,30 +115,82 @@ func killed(c *cell) {
 	c.risen(c.ms[1], before)
 }
 
-// stopped stops a member with a commit in flight until its partitions have other owners. Its commit
-// arrives then, and it wakes.
+// stopped stops a member with a commit in flight until its partitions have other owners: the Java member, if
+// there is one. Its commit arrives then, and it wakes.
 func stopped(c *cell) {
-	m := c.ms[0]
-	before := c.ms[1].Generation()
+	m, other := c.ms[0], c.ms[1]
+	before := other.Generation()
+	if c.java != nil { // with another of ours beside it, which of the two takes the partition is the assignor's to say
+		other.Terminate()
+		if err := other.Wait(); err != nil {
+			c.t.Error(err)
+		}
+		c.f.CaughtUp() // what it had has owners
+	}
 	hold, partition := c.inFlight(m)
 	c.victim = m.Name
 	mark := c.f.Mark()
 	m.Pause()
 	e := c.awaitMove(mark, partition, m)
 	c.moved(e)
+	if c.java != nil {
+		c.timedOut(c.f.TransactionalID(partition))
+	}
 	refused := m.Refusals.Count()
 	hold.Lift()
-	if c.java == nil || e.Member != c.java.Name {
-		ctx, cancel := context.WithTimeout(c.t.Context(), c.f.Patience)
-		defer cancel()
-		err := m.Refusals.Await(ctx, refused+1)
-		c.bit(err == nil, "a broker refused the late commit: %v", m.Refusals.All()[refused:])
-	}
+	c.refusedLate(m, partition, refused)
 	mark = c.f.Mark()
 	m.Cont()
 	c.f.Await("the loss of partitions by "+m.Name, mark, 1, m.Is(trial.Kinds(holdfasttest.EventLost)))
 	c.f.Await("the return of "+m.Name, mark, 1, m.Is(trial.Kinds(holdfasttest.EventRestored)))
-	c.risen(c.ms[1], before)
+	if c.java != nil {
+		other.Start()
+		other.Owns()
+	}
+	c.risen(other, before)
+}
+
+// timedOut waits until the transaction under an id of ours, whose partition a Java member has taken, is
+// aborted. A member of ours would have ended it before it reads the offset. The Java member has an id of its
+// own, and its brokers give it the offset when the transaction has timed out: a commit that arrives before
+// that would be in time, and no stale one.
+func (c *cell) timedOut(id string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), c.f.Patience)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ts, err := c.f.Admin.DescribeTransactions(ctx, id)
+		if err == nil && ts[id].State == "CompleteAbort" {
+			c.bit(true, "its transaction was aborted")
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			c.bit(false, "its transaction was aborted: %q (%v)", ts[id].State, err)
+			return
+		}
+	}
+}
+
+// refusedLate waits until a broker has refused the commit of partition p that was held back, whoever has
+// the partition by then, and notes it. Before it there were so many refusals of the member.
+func (c *cell) refusedLate(m *trial.Member, p int32, before int) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), c.f.Patience)
+	defer cancel()
+	for n := before + 1; ; n++ {
+		if err := m.Refusals.Await(ctx, n); err != nil {
+			c.bit(false, "a broker refused the late commit of partition %d: %v", p, err)
+			return
+		}
+		if r := m.Refusals.All()[n-1]; kmsg.Key(r.Request.Key) == kmsg.EndTxn && m.PartitionOf(r.Request) == p {
+			c.bit(true, "a broker refused the late commit: %v", r)
+			return
+		}
+	}
 }
 
 // rollingRestart ends each member in order while a commit of it is in flight, and starts it again.
