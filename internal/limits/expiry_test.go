@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wiretap"
 )
 
-// A flow has nothing to do for so long that the broker forgets its transactional id. The next commit is
+// Public case B7: a flow has nothing to do for so long that the broker forgets its transactional id. The next commit is
 // refused as under an id that nobody has, the same process initialises it once more for each refusal, and
 // nothing is lost or repeated. A commit is tested with one guarantee, a night with all.
 func TestKafkaIDExpiresUnderAnIdleFlow(t *testing.T) {
