@@ -241,10 +241,10 @@ func (r *restore) diagnose(ctx context.Context, position int64, retried error) d
 }
 
 func (r *restore) truncationHint() string {
-	return "the records cannot be read again. Starting again would adopt the shortened log: older snapshots under a newer " +
-		"committed offset, so events between them would be missing from the state. Rebuild the state from the input " +
-		"(start policy rebuild), or restore the topic from a backup. Look for unclean.leader.election.enable and " +
-		"min.insync.replicas below 2: " + r.source.DescribeCommand()
+	return "the records cannot be read again. A flow or pipe that is started again compares the committed offset with what is " +
+		"left, stops, and says how to go on: by a reset of the group's offset to the snapshots', or by Rebuild. A loop of your own " +
+		"has to do that itself: older snapshots under a newer committed offset lack what is between them. Or restore the topic " +
+		"from a backup. Look for unclean.leader.election.enable and min.insync.replicas below 2: " + r.source.DescribeCommand()
 }
 
 // held describes the open transaction that the read waits for.

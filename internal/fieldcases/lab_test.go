@@ -73,6 +73,7 @@ type lab struct {
 	partitions int32
 	guarantee  holdfast.Guarantee
 	tune       func(*holdfast.Config[tally]) // what a test changes in the configuration; may be nil
+	resets     map[kmsg.Key]int              // that each member begins with, see link.reset; may be nil
 	written    map[int32]int                 // numbers written to each partition
 	runs       []*run
 }
@@ -284,6 +285,39 @@ func (l *lab) wait(h *kfake.FaultHandle, n int) {
 	if err := h.Wait(ctx, n); err != nil {
 		l.t.Fatalf("%d of %d requests came: %v", h.Hits(), n, err)
 	}
+}
+
+// pulse is the longest time in which the broker has got none of the requests by which members tell that they
+// live. It is safe for concurrent use.
+type pulse struct {
+	mu      sync.Mutex
+	last    time.Time
+	longest time.Duration
+}
+
+// pulse begins to take the pulse of the one member that runs.
+func (l *lab) pulse() *pulse {
+	p := &pulse{}
+	l.observe(func(kmsg.Request) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		at := time.Now()
+		if !p.last.IsZero() {
+			p.longest = max(p.longest, at.Sub(p.last))
+		}
+		p.last = at
+		return true
+	}, kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup)
+	return p
+}
+
+// excuses reports whether the machine was too busy to let a member send anything for a session, so that it
+// has lost its partitions without a fault of its own. The broker looks at its clock a moment before or after
+// the pulse is taken: a tenth is left for that.
+func (p *pulse) excuses(r *run, session time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(all[lost](r)) > 0 && p.longest >= session*9/10
 }
 
 // wantStop waits for the end of a member that has to end by itself, with an error.

@@ -3,6 +3,7 @@ package fieldcases
 import (
 	"context"
 	"encoding/binary"
+	"maps"
 	"net"
 	"sync"
 	"syscall"
@@ -14,14 +15,15 @@ import (
 type link struct {
 	mu      sync.Mutex
 	conns   map[*conn]bool
-	stopAt  kmsg.Key      // the request at which the member stops; negative: none
-	stopped chan struct{} // closed when the member has stopped
-	resumed chan struct{} // closed when it goes on; nil while it has not stopped
-	resets  map[kmsg.Key]int
+	stopAt  kmsg.Key         // the request at which the member stops; negative: none
+	stopped chan struct{}    // closed when the member has stopped
+	resumed chan struct{}    // closed when it goes on; nil while it has not stopped
+	resets  map[kmsg.Key]int // that are still to come
+	met     map[kmsg.Key]int // resets that a request has met
 }
 
 func newLink() *link {
-	return &link{conns: map[*conn]bool{}, stopAt: -1, stopped: make(chan struct{}), resets: map[kmsg.Key]int{}}
+	return &link{conns: map[*conn]bool{}, stopAt: -1, stopped: make(chan struct{}), resets: map[kmsg.Key]int{}, met: map[kmsg.Key]int{}}
 }
 
 type conn struct {
@@ -65,8 +67,8 @@ func (l *link) resume() {
 	}
 }
 
-// cut resets all connections.
-func (l *link) cut() {
+// cut resets all connections, and returns how many there were.
+func (l *link) cut() int {
 	l.mu.Lock()
 	var conns []*conn
 	for c := range l.conns {
@@ -76,6 +78,7 @@ func (l *link) cut() {
 	for _, c := range conns {
 		_ = c.Close()
 	}
+	return len(conns)
 }
 
 // reset has the next n requests with the key meet a connection that is reset in place of them.
@@ -83,6 +86,18 @@ func (l *link) reset(key kmsg.Key, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.resets[key] = n
+}
+
+// stormOver reports whether every reset has met a request, and of which keys.
+func (l *link) stormOver() (met map[kmsg.Key]int, over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, left := range l.resets {
+		if left > 0 {
+			return nil, false
+		}
+	}
+	return maps.Clone(l.met), true
 }
 
 // wait returns when the member is not stopped, or an error when done is.
@@ -110,6 +125,7 @@ func (l *link) asked(key kmsg.Key) (reset bool) {
 	}
 	if l.resets[key] > 0 {
 		l.resets[key]--
+		l.met[key]++
 		return true
 	}
 	return false

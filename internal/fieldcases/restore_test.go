@@ -197,7 +197,7 @@ func TestCaseD12OffsetIsNotToldAtTheHandover(t *testing.T) {
 	l.finished()
 }
 
-// Public cases E6, J6: a restore takes longer than the session. The member keeps its membership, nothing
+// Public case E6: a restore takes longer than the session. The member keeps its membership, nothing
 // is folded on states that are not there yet, and in the end it goes on where it was. Without heartbeats
 // the group expels the member meanwhile.
 func TestCaseE6RestoreLongerThanTheSession(t *testing.T) {
@@ -207,15 +207,17 @@ func TestCaseE6RestoreLongerThanTheSession(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, 1)
 			l.before(20)
+			const session = time.Second
 			var calls atomic.Int64
 			l.tune = func(c *holdfast.Config[tally]) {
-				c.Member.SessionTimeout = time.Second
+				c.Member.SessionTimeout = session
 				c.Fold = func(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
 					calls.Add(1)
 					return fold(ctx, k, r)
 				}
 			}
 			came, release := l.hold(kmsg.Fetch, l.reads(snapshots))
+			pulse := l.pulse()
 			r := l.start("after", l.config())
 			<-came
 			l.write(0, 5)
@@ -239,8 +241,7 @@ func TestCaseE6RestoreLongerThanTheSession(t *testing.T) {
 			}
 			l.tune = nil
 			l.finished()
-			// A machine that is too busy to send a heartbeat for a session loses it without a fault of the restore.
-			if n := len(all[stream.Assigned](r)); n != 1 && len(all[lost](r)) == 0 {
+			if n := len(all[stream.Assigned](r)); n != 1 && !pulse.excuses(r, session) {
 				t.Errorf("%d ownerships, want one", n)
 			}
 		})

@@ -2,6 +2,7 @@ package fieldcases
 
 import (
 	"context"
+	"maps"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -41,6 +42,7 @@ func (l *lab) start(name string, c holdfast.Config[tally]) *run {
 func (l *lab) startUnder(ctx context.Context, name string, c holdfast.Config[tally]) *run {
 	l.t.Helper()
 	r := &run{t: l.t, name: name, link: newLink(), rec: holdfasttest.NewRecorder(name, nil), done: make(chan struct{})}
+	maps.Copy(r.link.resets, l.resets)
 	r.log = hooklog.New(l.t, hooklog.Member{Name: name, Done: r.done, Err: func() error { return r.err }, Patience: patience})
 	c.Kafka.Opts = append([]kgo.Opt{kgo.ClientID(name), kgo.Dialer(r.link.dial)}, c.Kafka.Opts...)
 	c.Hooks = append(c.Hooks, r.log.Hooks())

@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -123,5 +125,71 @@ func TestDiskIsFullUnderTheEmbeddedBroker(t *testing.T) {
 	}
 	if n != acknowledged {
 		t.Errorf("%d records are there, and %d were acknowledged", n, acknowledged)
+	}
+}
+
+// The disk of the embedded broker fills under a flow or a pipe: its input takes no more. The broker is killed
+// there, and starts again with room. The member that runs goes on, another begins where it ends, and nothing is
+// lost or repeated.
+func TestDiskFillsUnderAFlow(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b, restart := onSmallDisk(t, kind)
+			r := b.start()
+			b.send(20)
+			large := bench{pad: 4000}
+			n := int64(20)
+			for ; ; n++ {
+				r := &kgo.Record{Topic: b.input, Key: []byte("k"), Value: large.padded(n, "")}
+				if err := b.cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+					break
+				}
+				if n > 20+diskBytes/4000 {
+					t.Fatal("more was acknowledged than there is room for")
+				}
+			}
+			r.committed(n)
+			restart(b.input)
+			b.send(10)
+			r.committed(n + 10)
+			if err := r.stop(); err != nil {
+				t.Fatal(err)
+			}
+			b.send(10)
+			b.finish(n + 20)
+		})
+	}
+}
+
+// onSmallDisk has a broker whose disk is soon full. What is returned with it kills the broker once it could
+// not write to a topic, and starts one with room on the same directory in its place.
+func onSmallDisk(t *testing.T, kind string) (b *bench, restart func(full string)) {
+	t.Helper()
+	dir := t.TempDir()
+	child := kafkatest.StartChild(t, "broker", dir)
+	var addr atomic.Value // of the broker that runs
+	addr.Store(strings.TrimPrefix(child.Await(t, "addr ", patience), "addr "))
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, addr.Load().(string))
+	}
+	b = newBench(t, kafka.Config{Brokers: []string{addr.Load().(string)}, Opts: []kgo.Opt{kgo.Dialer(dial), kgo.RecordDeliveryTimeout(20 * time.Second)}}, kind)
+	return b, func(full string) {
+		t.Helper()
+		child.Await(t, fmt.Sprintf("log level=WARN msg=\"persist batch %s-0: ", full), patience)
+		if err := child.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := devbroker.Start(devbroker.Config{Listen: "127.0.0.1:0", DataDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := again.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		addr.Store(again.Addr())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -56,6 +57,7 @@ type bench struct {
 	group         string
 	input, output string
 	commit        time.Duration
+	pad           int // bytes that each output has more, which do not compress
 	hooks         []holdfast.Hooks
 	members       []holdfasttest.Member
 }
@@ -119,7 +121,7 @@ func (b *bench) flow() holdfast.Config[tally] {
 			s, _ := key.State()
 			s = tally{s.N + 1, (s.Chain ^ uint64(r.Offset+1)) * 1099511628211}
 			key.Set(s)
-			key.Emit(stream.Message{Topic: b.output, Key: r.Key, Value: fmt.Appendf(nil, "%d: %+v", r.Offset, s)})
+			key.Emit(stream.Message{Topic: b.output, Key: r.Key, Value: b.padded(r.Offset, fmt.Sprintf("%d: %+v", r.Offset, s))})
 			return nil
 		},
 		Member: b.member(), Hooks: b.hooks, Commit: holdfast.Commit{Interval: b.commit},
@@ -136,11 +138,21 @@ func (b *bench) pipe() pipe.Config {
 	return pipe.Config{
 		Kafka: b.kafka, Group: b.group, Inputs: []string{b.input}, Outputs: []string{b.output},
 		Func: func(_ context.Context, r stream.Record, out *pipe.Out) error {
-			out.Send(stream.Message{Topic: b.output, Key: r.Key, Value: fmt.Appendf(nil, "%d", r.Offset)})
+			out.Send(stream.Message{Topic: b.output, Key: r.Key, Value: b.padded(r.Offset, fmt.Sprint(r.Offset))})
 			return nil
 		},
 		Member: b.member(), Hooks: b.hooks, Commit: holdfast.Commit{Interval: b.commit},
 	}
+}
+
+// padded is an output of the record at an offset.
+func (b *bench) padded(offset int64, text string) []byte {
+	random := rand.New(rand.NewPCG(uint64(offset), 0))
+	out := append([]byte(text), ' ')
+	for range b.pad {
+		out = append(out, byte(random.Uint32()))
+	}
+	return out
 }
 
 func (b *bench) member() holdfast.Member {

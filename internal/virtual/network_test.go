@@ -32,7 +32,8 @@ type link struct {
 	conns  map[*conn]bool             // those that are open
 	faults map[string]outage          // by address of a broker; "": all of them
 	frames []*frameFault
-	healed chan struct{} // closed, and replaced, when an outage ends
+	cuts   map[kmsg.Key]chan struct{} // by the request at which its broker falls silent
+	healed chan struct{}              // closed, and replaced, when an outage ends
 	seen   map[string]int
 	gone   bool // the process was killed
 
@@ -74,7 +75,7 @@ func (k frameKind) String() string { return frameKinds[k] }
 func newLink(n *kfake.VirtualNetwork, seed uint64, delay time.Duration) *link {
 	return &link{
 		net: n, rand: rand.New(rand.NewPCG(seed, 77)), delay: delay, conns: map[*conn]bool{},
-		faults: map[string]outage{}, healed: make(chan struct{}), seen: map[string]int{},
+		faults: map[string]outage{}, cuts: map[kmsg.Key]chan struct{}{}, healed: make(chan struct{}), seen: map[string]int{},
 	}
 }
 
@@ -137,6 +138,30 @@ func (l *link) cut(addr string, o outage) {
 	if o == refusing {
 		l.resetLocked(func(c *conn) bool { return addr == "" || c.addr == addr })
 	}
+}
+
+// cutAt has the broker that the next request of a key goes to fall silent at it. The request itself is the
+// first that does not come through. What is returned is closed when it was on its way.
+func (l *link) cutAt(key kmsg.Key) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cuts[key] = make(chan struct{})
+	return l.cuts[key]
+}
+
+// silenceLocked carries cutAt out. A broker is reached under the name that a client begins with, and under
+// the one that the broker tells.
+func (l *link) silenceLocked(key kmsg.Key, addr string) {
+	met, ok := l.cuts[key]
+	if !ok {
+		return
+	}
+	delete(l.cuts, key)
+	_, port, _ := net.SplitHostPort(addr)
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		l.faults[net.JoinHostPort(host, port)] = silent
+	}
+	close(met)
 }
 
 // heal ends all outages, and resets connections that have lost something: a stream with a gap is of no
@@ -242,6 +267,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	c.link.mu.Unlock()
 	time.Sleep(wait)
 	c.link.mu.Lock()
+	c.link.silenceLocked(key, c.addr)
 	if c.link.stateLocked(c.addr) == silent {
 		c.lossy = true
 	}
