@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -88,11 +89,18 @@ func (r report) noticed(name, invariant string) string {
 // other ways, and the further lines of a message, have no place before them.
 var message = regexp.MustCompile(`^\s*[^\s:]+_test\.go:\d+: (.*)`)
 
+// named is what stands before the colon: one invariant, or several that one fault breaks.
+var named = regexp.MustCompile(`^(?:(?:I|R)\d+|[a-z]+(?:-[a-z]+)+)(?: (?:(?:I|R)\d+|[a-z]+(?:-[a-z]+)+))*$`)
+
 // names reports whether a line is a message that an invariant is named at the beginning of. Anywhere else
 // the name is part of what is told, as in "I1 as expected" or in the text of an error.
 func names(line, invariant string) bool {
 	m := message.FindStringSubmatch(line)
-	return m != nil && strings.HasPrefix(m[1], invariant+": ")
+	if m == nil {
+		return false
+	}
+	head, _, ok := strings.Cut(m[1], ": ")
+	return ok && named.MatchString(head) && slices.Contains(strings.Fields(head), invariant)
 }
 
 // said is the first thing that a test complained about.

@@ -43,6 +43,8 @@ func TestWhatCountsAsNoticed(t *testing.T) {
 			event{Action: "pass", Test: "TestA/b"}, event{Action: "pass", Test: "TestA/c"}, output("TestA/d", "    a_test.go:9: EOF"),
 			event{Action: "fail", Test: "TestA/d"}, event{Action: "fail", Test: "TestA"}), "a_test.go:9: EOF"},
 		"a failing case that tells of it":  {said(output("TestA/b", "    a_test.go:7: run: I1 as expected"), event{Action: "fail", Test: "TestA/b"}, event{Action: "fail", Test: "TestA"}), "begins with I1"},
+		"two invariants":                   {said(output("TestA", "    a_test.go:7: I2 I1: the offset is ahead"), event{Action: "fail", Test: "TestA"}), ""},
+		"a sentence with a colon":          {said(output("TestA", "    a_test.go:7: I1 as expected: x"), event{Action: "fail", Test: "TestA"}), "begins with I1"},
 		"a word at the beginning":          {said(output("TestA", "    a_test.go:7: I1 as expected"), event{Action: "fail", Test: "TestA"}), "begins with I1"},
 		"a line that is no message":        {said(output("TestA", "I1: the offset is ahead"), output("TestA", "        I1: the offset is ahead"), output("TestA", "    a.go:7: I1: x"), event{Action: "fail", Test: "TestA"}), "begins with I1"},
 		"an error with a place of its own": {said(output("TestA", "    a_test.go:7: b_test.go:8: I1: x"), event{Action: "fail", Test: "TestA"}), "begins with I1"},
