@@ -109,6 +109,9 @@ func (t Test) Pattern() string {
 func (b Bug) Row() string {
 	rules := strings.Join(b.Rules, " ")
 	off := b.Off
+	if len(rule.Off(b.Switches...)) > len(b.Switches) {
+		off += fmt.Sprintf(", and `%s` with it", rule.NoneBetween)
+	}
 	if b.Mistake != "" {
 		off += " (" + b.Mistake + ")"
 	}

@@ -112,10 +112,8 @@ func TestEverySwitchIsUsed(t *testing.T) {
 }
 
 // byEdit are the switches that the engine has as fields of its own, and the second witness, whose table
-// is decided beside the switch: a bug edits the condition itself. Without the ownership tag a batch waits
-// for the poll after it, which a quiet input shows without any fault: it is switched off for one flow alone,
-// by TestKafkaBatchOfAnEarlierOwnership.
-var byEdit = []string{"holds", "applied-skip", "two-write-delete", "second-witness", "ownership-tag"}
+// is decided beside the switch: a bug edits the condition itself.
+var byEdit = []string{"holds", "applied-skip", "two-write-delete", "second-witness"}
 
 func TestTableIsThatOfTheDocument(t *testing.T) {
 	t.Parallel()
