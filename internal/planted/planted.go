@@ -40,7 +40,7 @@ type Bug struct {
 	Switches  []rule.Name // rules that are off everywhere
 	Edits     []Edit
 	Test      Test
-	Invariant string // what the output of the failed test names
+	Invariant string // what a message of the failed test begins with
 }
 
 // Mistakes are those that systems of this kind are known to have made, or that a reviewer would try first.
