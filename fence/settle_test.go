@@ -143,34 +143,6 @@ func TestReadBackFindsAnotherOwner(t *testing.T) {
 	}
 }
 
-// An offset and a progress record that disagree are looked at again: what a transaction committed
-// becomes readable in two places, one after the other.
-func TestReadBackWaitsForBothWitnesses(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := newRecorder()
-		r.fail = failOnce(wire.StepEnd, 1, errors.New("EOF"))
-		w := fakeWriter(t, r, newFakeSession().grant(), 3, func(c *Config) {
-			c.Unknown = func(error) {
-				own := c.Ownership.nonce
-				r.log = append(r.log, Progress{Nonce: own, Sequence: 1})
-				time.AfterFunc(100*time.Millisecond, func() {
-					r.mu.Lock()
-					defer r.mu.Unlock()
-					r.offset_ = wire.GroupOffset{Next: 3, Metadata: witness{own, 1}.metadata("")}
-				})
-			}
-		})
-		began := time.Now()
-		if err := w.Write(t.Context(), put("k", "1")); err != nil {
-			t.Fatal(err)
-		}
-		if waited := time.Since(began); waited < 100*time.Millisecond || waited > time.Second || r.count("begin") != 1 {
-			t.Errorf("settled after %v with %d transactions", waited, r.count("begin"))
-		}
-	})
-}
-
 func TestUnknownOutcomeWhileDrainingEndsTheOwnership(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

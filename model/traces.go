@@ -19,7 +19,7 @@ var Traces = []Trace{
 	{"R1", "state-1key", 1, "", badOffsetAhead, 12, "fence: TestOffsetIsTheLastWrite"},
 	{"Fence", "state-1key", 1, "", badStaleWrite, 19, "fence: TestTraceLateTakeoverOfAnExpelledMember"},
 	{"R2ID", "outputs-1key", 2, "", badStaleWrite, 19, "fence: TestTraceSilentRejoinBeforeTheTakeover, internal/acceptance: TestKafkaSilentRejoinWithTheSuccessorAlive"},
-	{"R2Order", "outputs-1key", 2, "", badStaleWrite, 19, "fence: TestTraceSilentRejoinBeforeTheToken"},
+	{"R2Order", "outputs-1key", 2, "", badStaleWrite, 19, "fence: TestTraceSilentRejoinBeforeTheToken, fence: TestTokenOrder"},
 	{"R4Bind", "outputs-1key", 2, "", badStaleWrite, 35, "fence: TestTraceReadBackAfterASilentRejoinGrantsNothing"},
 	{"R4Drain", "outputs-1key", 2, "", badDisturb, 22, "fence: TestMayInitOnlyWhileHeld, fence: TestUnknownOutcomeWhileDrainingEndsTheOwnership"},
 	{"R4,R2ID", "outputs-1key", 2, "", badLostUpdate, 29, "fence: TestTraceSameEffectsAgainOverAnothersCommit, internal/acceptance: TestKafkaSilentRejoinWithTheSuccessorGone"},

@@ -18,7 +18,7 @@ func TestRandomAgainstModel(t *testing.T) {
 	for seed := uint64(from); seed < uint64(from+*seeds); seed++ {
 		w := newWorld(seed, func(*Config[int64]) {})
 		if err := w.run(400); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+			t.Fatalf("%v (seed %d)", err, seed)
 		}
 		retained += w.retained
 	}
@@ -34,7 +34,7 @@ func TestRandomWholeBatches(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(*seeds) {
 		if err := newWorld(seed, whole).run(400); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
+			t.Fatalf("%v (seed %d)", err, seed)
 		}
 	}
 }

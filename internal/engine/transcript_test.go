@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -38,7 +39,7 @@ func TestTranscripts(t *testing.T) {
 				return
 			}
 			if got != want {
-				t.Errorf("answers differ:\n%s", firstDifference(got, want))
+				t.Error(difference(got, want))
 			}
 		})
 	}
@@ -57,6 +58,17 @@ func play(t *testing.T, script string) string {
 		}
 	}
 	return out.String()
+}
+
+var invariantBroken = regexp.MustCompile(`(?m)^(?:got|want)  ?invariant ([a-z-]+) broken`)
+
+// difference begins with the invariant whose violation was to be told and was not, or the other way round.
+func difference(got, want string) string {
+	first := firstDifference(got, want)
+	if m := invariantBroken.FindStringSubmatch(first); m != nil {
+		return m[1] + ": answers differ:\n" + first
+	}
+	return "answers differ:\n" + first
 }
 
 func firstDifference(got, want string) string {

@@ -152,8 +152,12 @@ func (w *world) encode(dst []byte, n int64) ([]byte, error) {
 // run lets n random things happen and checks after each, then drains and checks the end.
 func (w *world) run(n int) (err error) {
 	defer func() {
-		if inv, ok := recover().(Invariant); ok {
-			err = inv
+		switch p := recover().(type) {
+		case nil:
+		case Invariant:
+			err = fmt.Errorf("%s: %w", p.Name, p)
+		default:
+			panic(p)
 		}
 	}()
 	for range n {

@@ -109,12 +109,12 @@ func TestOnlyTheRecordAtFaultIsRejected(t *testing.T) {
 	p.values("a", "1", "b", "-9", "b", "1", "b", "1", "c", "2", "a", "-9", "a", "1")
 	c, asked := p.rejecting(&dlq.Policy{Topic: "dead", MaxPerMinute: 2}, stream.DeadLetter)
 	if err := until(p, c, 7); err != nil {
-		t.Fatal(err)
+		t.Fatalf("I2: a good record was dead-lettered: %v", err)
 	}
 	p.wantStored(map[string]string{"a": "2", "b": "2", "c": "2"})
 	for _, f := range asked() {
 		if f.Offset != 1 && f.Offset != 5 {
-			t.Errorf("asked about offset %d: %v", f.Offset, f.Err)
+			t.Errorf("I2: asked about offset %d: %v", f.Offset, f.Err)
 		}
 	}
 }

@@ -154,7 +154,7 @@ func (u *unfenced) witness(ctx context.Context, next fence.Offset) error {
 }
 
 // commitOffset commits through the group, like any consumer. A refused generation is tried again
-// with the next one; an unknown member has lost the partition. What may pass is tried until the
+// with the next one, and in a rebalance with the live one; an unknown member has lost the partition. What may pass is tried until the
 // ownership ends. Everything else stops the flow: granted anew, it would meet the same again.
 func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 	p, m := u.w.own.Partition(), u.w.m
@@ -171,12 +171,18 @@ func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.RebalanceInProgress):
+		case errors.Is(err, kerr.IllegalGeneration):
 			token, err = u.w.own.NextToken(ctx, token)
-		case kerr.IsRetriable(err), codeless(err):
+		case errors.Is(err, kerr.RebalanceInProgress), kerr.IsRetriable(err), codeless(err):
+			// Of a rebalance the generation may be the right one already. Who waited for another one would
+			// wait for the next rebalance:
+			//
+			//  1. The member joins, and is told the generation 5.
+			//  2. It commits under 5. The group refuses that until the assignments are there.
+			//  3. They are, and generation 5 stays.
 			select {
 			case <-time.After(100 * time.Millisecond):
-				err = nil
+				token, err = u.w.own.Token(ctx)
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}

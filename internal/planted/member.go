@@ -55,6 +55,18 @@ var memberBugs = []Bug{
 		Test: Test{Package: "internal/member", Name: "TestRenewedOwnershipGoesBack"}, Invariant: "I2",
 	},
 	{
+		Name: "batch-without-ownership", Rules: []string{"R14"},
+		Off:      "a batch is of the ownership that holds its partition when it is looked at, not when it was polled: `ownership-tag`",
+		Switches: []rule.Name{rule.OwnershipTag},
+		Test:     Test{Package: "internal/member", Name: "TestBatchOfAnEarlierOwnership"}, Invariant: "I2",
+	},
+	{
+		Name: "last-record-is-rejected", Rules: []string{"R10"},
+		Off:   "of a whole batch the last record of the key that the broker refuses counts as the one at fault",
+		Edits: []Edit{{"internal/member/policy.go", "more := r.From < r.Offset && w.m.rememberKey", "more := r.From > r.Offset && w.m.rememberKey"}},
+		Test:  Test{Package: "internal/member", Name: "TestOnlyTheRecordAtFaultIsRejected"}, Invariant: "I2",
+	},
+	{
 		Name: "drains-past-the-budget", Rules: []string{"R13"}, Mistake: "deadline longer than max.poll.interval",
 		Off:   "a revoke waits for a fold that does not return",
 		Edits: []Edit{{"internal/member/worker.go", "time.NewTimer(budget)", "time.NewTimer(10 * budget)"}},
@@ -77,6 +89,18 @@ var memberBugs = []Bug{
 		Off:   "the count of input partitions is not compared with that of the state",
 		Edits: []Edit{{memberPrepare, "\tcase facts.Partitions != partitions:\n", "\tcase facts.Partitions < partitions:\n"}},
 		Test:  Test{Package: "internal/member", Name: remedies + "/another_partition_count"}, Invariant: "I2",
+	},
+	{
+		Name: "input-made-again", Rules: []string{"R21"},
+		Off:   "the topic id of the input is not compared with that of the state",
+		Edits: []Edit{{memberPrepare, "\tcase facts.ID != then.TopicID:\n", "\tcase facts.ID != then.TopicID && partitions < 0:\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestInputMadeAgainWhileStopped"}, Invariant: "I2",
+	},
+	{
+		Name: "input-truncated", Rules: []string{"R21"},
+		Off:   "the log of the leader epoch of the last folded record may end before it",
+		Edits: []Edit{{memberPrepare, "\tif end >= 0 && end < then.Next {\n", "\tif end >= 0 && end < 0 {\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestInputTruncatedWhileStopped"}, Invariant: "I2",
 	},
 	{
 		Name: "applied-behind-the-end", Rules: []string{"R21"},

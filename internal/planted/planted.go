@@ -40,7 +40,7 @@ type Bug struct {
 	Switches  []rule.Name // rules that are off everywhere
 	Edits     []Edit
 	Test      Test
-	Invariant string // what the output of the failed test names
+	Invariant string // what a message of the failed test begins with
 }
 
 // Mistakes are those that systems of this kind are known to have made, or that a reviewer would try first.
@@ -55,7 +55,7 @@ var Mistakes = []string{
 
 // All returns every bug.
 func All() []Bug {
-	return slices.Concat(transactionBugs, takeoverBugs, ownershipBugs, engineBugs, memberBugs)
+	return slices.Concat(transactionBugs, takeoverBugs, ownershipBugs, engineBugs, memberBugs, unfencedBugs)
 }
 
 // switchFile is where every rule is asked for, and asked the condition there.
@@ -109,6 +109,9 @@ func (t Test) Pattern() string {
 func (b Bug) Row() string {
 	rules := strings.Join(b.Rules, " ")
 	off := b.Off
+	if len(rule.Off(b.Switches...)) > len(b.Switches) {
+		off += fmt.Sprintf(", and `%s` with it", rule.NoneBetween)
+	}
 	if b.Mistake != "" {
 		off += " (" + b.Mistake + ")"
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/rule"
 )
 
 const root = "../.."
@@ -112,15 +114,35 @@ func TestEverySwitchIsUsed(t *testing.T) {
 }
 
 // byEdit are the switches that the engine has as fields of its own, and the second witness, whose table
-// is decided beside the switch: a bug edits the condition itself. Without the ownership tag a batch waits
-// for the poll after it, which a quiet input shows without any fault: it is switched off for one flow alone,
-// by TestKafkaBatchOfAnEarlierOwnership.
-var byEdit = []string{"holds", "applied-skip", "two-write-delete", "second-witness", "ownership-tag"}
+// is decided beside the switch: a bug edits the condition itself.
+var byEdit = []string{"holds", "applied-skip", "two-write-delete", "second-witness"}
 
 func TestTableIsThatOfTheDocument(t *testing.T) {
 	t.Parallel()
 	if text := read(t, "docs/reliability.md"); !strings.Contains(text, Table()) {
 		t.Error("docs/reliability.md has another table: go run ./internal/planted/run -list prints it")
+	}
+}
+
+// What goes off with a switch is said, and nothing else is.
+func TestDocumentNamesWhatGoesWithASwitch(t *testing.T) {
+	t.Parallel()
+	_, after, _ := strings.Cut(read(t, "docs/reliability.md"), "what nine other switches prevent (")
+	list, _, ok := strings.Cut(after, ")")
+	if !ok {
+		t.Fatal("docs/reliability.md does not say which switches none-between goes with")
+	}
+	var with []string
+	for _, m := range regexp.MustCompile(`Name = "([a-z-]+)"`).FindAllStringSubmatch(read(t, switchFile), -1) {
+		if len(rule.Off(rule.Name(m[1]))) > 1 {
+			with = append(with, "`"+m[1]+"`")
+		}
+	}
+	named := strings.Split(list, ", ")
+	slices.Sort(with)
+	slices.Sort(named)
+	if !slices.Equal(named, with) || len(with) != 9 {
+		t.Errorf("docs/reliability.md names %v, and it goes with %v", named, with)
 	}
 }
 

@@ -23,6 +23,18 @@ var takeoverBugs = []Bug{
 		Test:  Test{Package: "fence", Name: "TestReadBackFindsAnotherOwner"}, Invariant: "I3",
 	},
 	{
+		Name: "offset-alone-decides", Rules: []string{"R4"},
+		Off:   "the offset in doubt is read back as a commit while the progress record is as it was",
+		Edits: []Edit{{"fence/readback.go", "\tcase offsetDoubt && progressDoubt:\n", "\tcase offsetDoubt:\n"}},
+		Test:  Test{Package: "fence", Name: "TestReadBackWaitsForBothWitnesses"}, Invariant: "I1",
+	},
+	{
+		Name: "progress-alone-decides", Rules: []string{"R4"},
+		Off:   "a progress record as it was is read back as an abort while the offset is the one in doubt",
+		Edits: []Edit{{"fence/readback.go", "\tcase offsetKnown && progressKnown:\n", "\tcase progressKnown:\n"}},
+		Test:  Test{Package: "fence", Name: "TestReadBackWaitsForBothWitnesses"}, Invariant: "I3",
+	},
+	{
 		Name: "old-epoch-is-known", Rules: []string{"R4"},
 		Off:   "STALE_MEMBER_EPOCH counts as an answer of a group that knows the member",
 		Edits: []Edit{{ownership, "errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.UnstableOffsetCommit):\n\t\t\treturn nil", "errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.UnstableOffsetCommit), errors.Is(err, kerr.StaleMemberEpoch):\n\t\t\treturn nil"}},

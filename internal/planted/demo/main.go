@@ -1,5 +1,5 @@
-// Command demo is the fault-free demo of the planted bugs: a flow of each fenced guarantee and a pipe run
-// on an embedded broker until all is committed, and stop in order. No member is killed, no request is
+// Command demo is the fault-free demo of the planted bugs: a flow of each guarantee and a pipe run on
+// an embedded broker until all is committed, and stop in order. No member is killed, no request is
 // lost, no partition moves, nothing is restored. A reader of its own then computes every state and every
 // output again from the input. It exits with 0 if they are right: a planted bug that shows here already is
 // none that only a fault brings out.
@@ -142,6 +142,7 @@ func (w *world) jobs() []job {
 	return []job{
 		flow("state", holdfast.FencedState, holdfast.Commit{Persist: 50 * time.Millisecond, Interval: 20 * time.Millisecond}),
 		flow("outputs", holdfast.FencedOutputs, holdfast.Commit{Interval: 20 * time.Millisecond}),
+		flow("unfenced", holdfast.Unfenced, holdfast.Commit{Persist: 50 * time.Millisecond, Interval: 20 * time.Millisecond}),
 		copier,
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -56,8 +58,9 @@ func read(events io.Reader) (report, error) {
 // below reports whether a test is the one named or a case of it.
 func below(test, name string) bool { return test == name || strings.HasPrefix(test, name+"/") }
 
-// noticed says why the named test has not failed with the named invariant; "" if it has. A process that
-// dies names nothing, whatever it printed before, and neither does a test that ran out of patience.
+// noticed says why the named test has not failed with the named invariant; "" if it has. A case that passed
+// names nothing, whatever it logged, nor does a process that dies, whatever it printed before, nor a test
+// that ran out of patience.
 func (r report) noticed(name, invariant string) string {
 	switch {
 	case r.broken:
@@ -70,7 +73,7 @@ func (r report) noticed(name, invariant string) string {
 		return "SURVIVED: " + name + " did not fail, but " + r.outcome[name]
 	}
 	for test, lines := range r.lines {
-		if !below(test, name) {
+		if !below(test, name) || r.outcome[test] != "fail" {
 			continue
 		}
 		for _, line := range lines {
@@ -79,37 +82,35 @@ func (r report) noticed(name, invariant string) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s failed and does not name %s: %s", name, invariant, r.said(name))
+	return fmt.Sprintf("%s failed and no message of it begins with %s: %s", name, invariant, r.said(name))
 }
 
-// names reports whether a line of a failed test names an invariant: as a word of its own, not as the
-// beginning of another one's name.
+// message is the first line of what a test says by Error, Fatal or Log: place and text. What it prints in
+// other ways, and the further lines of a message, have no place before them.
+var message = regexp.MustCompile(`^\s*[^\s:]+_test\.go:\d+: (.*)`)
+
+// named is what stands before the colon: one invariant, or several that one fault breaks.
+var named = regexp.MustCompile(`^(?:(?:I|R)\d+|[a-z]+(?:-[a-z]+)+)(?: (?:(?:I|R)\d+|[a-z]+(?:-[a-z]+)+))*$`)
+
+// names reports whether a line is a message that an invariant is named at the beginning of. Anywhere else
+// the name is part of what is told, as in "I1 as expected" or in the text of an error.
 func names(line, invariant string) bool {
-	for rest := line; ; {
-		i := strings.Index(rest, invariant)
-		if i < 0 {
-			return false
-		}
-		before, after := rest[:i], rest[i+len(invariant):]
-		if (before == "" || !isWord(before[len(before)-1])) && (after == "" || !isWord(after[0])) {
-			return true
-		}
-		rest = after
+	m := message.FindStringSubmatch(line)
+	if m == nil {
+		return false
 	}
-}
-
-func isWord(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+	head, _, ok := strings.Cut(m[1], ": ")
+	return ok && named.MatchString(head) && slices.Contains(strings.Fields(head), invariant)
 }
 
 // said is the first thing that a test complained about.
 func (r report) said(name string) string {
 	for test, lines := range r.lines {
-		if !below(test, name) {
+		if !below(test, name) || r.outcome[test] == "pass" {
 			continue
 		}
 		for _, line := range lines {
-			if strings.Contains(line, "_test.go:") {
+			if message.MatchString(line) {
 				return strings.TrimSpace(line)
 			}
 		}

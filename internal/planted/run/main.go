@@ -3,8 +3,8 @@
 //
 //   - its place in the sources is there, once, and what it makes of it compiles;
 //   - it passes the fault-free demo (internal/planted/demo): it is not simply broken;
-//   - the test named for it fails, and its output names the invariant that the bug breaks; a panic, a
-//     timeout or another test does not count;
+//   - the test named for it fails, with a message of its own or of a case that failed that begins with the
+//     invariant that the bug breaks; a panic, a timeout or another test does not count;
 //   - the same test passes without the bug.
 //
 // It works through overlays of the build and changes nothing in the tree. It exits with 1 unless every
