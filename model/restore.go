@@ -56,6 +56,9 @@ func (c *Config) lookAgain(s *State, i int) {
 	case c.Accident && rightful && p.Looked != 0:
 		s.Halt = 1
 		return
+	case c.Accident && p.Looked != 0: // nobody's owner: its process ends, and the group's next one finds the same
+		s.gone(i)
+		return
 	case c.Accident:
 		p.Looked = 1
 	}
