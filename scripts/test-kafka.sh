@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests on real Apache Kafka: those whose names begin with TestKafka, in all modules.
 #
-# Only packages that have such a test are built. They run one after another; how many tests of a package
+# Only packages that have such a test are built. They run two at a time, since they wait for brokers and timeouts
+# most of the time (a third of one core, measured); how many tests of a package
 # go side by side is what its TestMain says, else as many as there are cores. Arguments go to go test.
 set -eu
 cd "$(dirname "$0")/.."
@@ -19,6 +20,6 @@ for module in $(go list -m -f '{{.Dir}}'); do
 	done
 	if [ -n "$packages" ]; then
 		# shellcheck disable=SC2086 # one word, one package
-		go test -count=1 -p 1 -timeout "${HOLDFAST_TEST_TIMEOUT:-15m}" -run '^TestKafka' "$@" $packages
+		go test -count=1 -p 2 -timeout "${HOLDFAST_TEST_TIMEOUT:-15m}" -run '^TestKafka' "$@" $packages
 	fi
 done

@@ -17,7 +17,7 @@ const (
 	// patience bounds the wait for a request that the recorder has seen at this place.
 	patience = 30 * time.Second
 	// rarely is a time between commits that no run lasts: what is committed was asked for.
-	rarely = 40 * time.Second
+	rarely = 10 * time.Second
 	// batch is how many outputs close the batch of a pipe.
 	batch = 3
 )
