@@ -94,6 +94,11 @@ func (w *worker) commit(b *engine.Batch) error {
 		}
 		messages = append(messages, o.Message)
 	}
+	if !rule.On(w.ctx, rule.OutputsInside) { // such a producer flushes, so that nothing is missing without a fault
+		if err := w.outputs.acked(w.ctx); err != nil {
+			return err
+		}
+	}
 	for _, write := range b.Writes {
 		m, err := snapshot.Encode(toSnapshot(write, w.incarnation))
 		if err != nil {
