@@ -101,7 +101,7 @@ nightly: ## all of it with long runs, on each of KAFKA_VERSIONS (4.4.0 4.0.0 3.9
 model: ## every state of the commit protocol's model, with two faults (10 minutes)
 	@cd model && go run . -faults 2 -cycles
 
-matrix: setup-kafka ## every group protocol against every fault of members and brokers, as a table (Java, half an hour)
+matrix: setup-kafka ## every group protocol against every fault of members and brokers, as a table (Java)
 	@HOLDFAST_MATRIX=all HOLDFAST_MATRIX_RESULTS="$(CURDIR)/results/matrix/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md" \
 		go test -count=1 -timeout 90m -v -run '^TestKafkaMatrix$$' ./internal/matrix
 

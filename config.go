@@ -146,11 +146,12 @@ const (
 // line "member timings".
 type Member struct {
 	// Protocol is Cooperative unless set. To change between Cooperative and Eager stop all members first: a
-	// member with the other one is refused by the group and stops. Between these and ServerSide members
+	// member with the other one is refused by the group and stops (ErrOtherProtocol). Between these and ServerSide members
 	// can be changed one by one.
 	Protocol Protocol
 	// InstanceID makes the member static (KIP-345): it gets its partitions back if it is started again
-	// within the session timeout, with no rebalance. Each process needs an id of its own. "": dynamic.
+	// within the session timeout, with no rebalance. Each process needs an id of its own: of two with one id, one stops
+	// (ErrInstanceTaken). "": dynamic.
 	InstanceID string
 	// SessionTimeout is how long the group waits for a silent member. Default 10 s. Must be unset with
 	// ServerSide.
