@@ -358,7 +358,7 @@ func (w *Writer) again(ctx context.Context, b *batch, c class, err error) error 
 	if cause := context.Cause(ctx); !errors.Is(cause, errLimit) {
 		return stream.NewError("commit", errors.Join(cause, err)).At(w.c.Input, b.next.Next)
 	}
-	e := stream.NewError("commit", fmt.Errorf("no success in %d attempts and %v: %w", b.attempts, w.limit, fmt.Errorf("%w: %w", stream.ErrUnreachable, err)))
+	e := stream.NewError("commit", fmt.Errorf("no success in %d attempts and %v: %w: %w", b.attempts, w.limit, stream.ErrUnreachable, err))
 	return e.At(w.c.Input, b.next.Next).Hinted("look at the brokers: nothing was committed, and the next write tries again")
 }
 

@@ -193,7 +193,7 @@ func (w *Writer) lasting(err error, tried, same time.Duration) error {
 		if c, _ := classify(err); c != classTransient && c != classFence && c != classAbort {
 			return nil // it has an error of its own
 		}
-		e := stream.NewError("take over", fmt.Errorf("no success in %v: %w", w.limit, fmt.Errorf("%w: %w", stream.ErrUnreachable, err))).At(w.c.Input, -1)
+		e := stream.NewError("take over", fmt.Errorf("no success in %v: %w: %w", w.limit, stream.ErrUnreachable, err)).At(w.c.Input, -1)
 		e.Group, e.TransactionalID = w.c.Group, w.id
 		return e.Hinted("look at the brokers, and at the coordinator of the transactional id: nothing was written")
 	}
@@ -202,8 +202,8 @@ func (w *Writer) lasting(err error, tried, same time.Duration) error {
 
 // hanging is the error of an offset that stays unstable whatever is taken over.
 func (w *Writer) hanging(err error) error {
-	e := stream.NewError("fetch offset", fmt.Errorf("the committed offset is held back by a transaction that does not end, for %v and over takeovers of its id: %w",
-		unstableLimit, fmt.Errorf("%w: %w", stream.ErrRestoreStalled, err))).At(w.c.Input, -1)
+	e := stream.NewError("fetch offset", fmt.Errorf("the committed offset is held back by a transaction that does not end, for %v and over takeovers of its id: %w: %w",
+		unstableLimit, stream.ErrRestoreStalled, err)).At(w.c.Input, -1)
 	e.Group, e.TransactionalID = w.c.Group, w.id
 	return e.Hinted("a transaction hangs on the group's partition of __consumer_offsets: find it with kafka-transactions.sh --bootstrap-server %s "+
 		"find-hanging --topic __consumer_offsets, end it with kafka-transactions.sh abort, and start again", strings.Join(w.c.Kafka.Brokers, ","))

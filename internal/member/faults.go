@@ -123,7 +123,10 @@ func (m *Member) confirmRange(w *worker, next int64, gone error) {
 		switch {
 		case w.ctx.Err() != nil:
 			return
-		case err != nil || next < first:
+		case err != nil:
+			m.fail(fmt.Errorf("%w; the log's ends could not be asked for: %w", gone, err))
+			return
+		case next < first:
 			m.fail(gone)
 			return
 		case next <= end:

@@ -24,10 +24,12 @@ type Member struct {
 	log   *slog.Logger // of cfg, with the group
 	hooks hooks
 	group *fence.Group
-	poll  *kgo.Client                                                       // the group member's client
-	ready chan struct{}                                                     // closed when poll is set: the callbacks may come before it is returned
-	renew func(context.Context, *fence.Ownership) (*fence.Ownership, error) // that of the group
-	admin *kgo.Client                                                       // group-less: offsets, restores, topic facts; shared by all partitions
+	poll  *kgo.Client   // the group member's client
+	ready chan struct{} // closed when poll is set: the callbacks may come before it is returned
+	admin *kgo.Client   // group-less: offsets, restores, topic facts; shared by all partitions
+
+	// renew is the group's, and asks it for a partition.
+	renew func(context.Context, *fence.Ownership) (*fence.Ownership, error)
 
 	instances instanceWatch // of the polling goroutine
 

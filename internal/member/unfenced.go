@@ -154,8 +154,8 @@ func (u *unfenced) witness(ctx context.Context, next fence.Offset) error {
 }
 
 // commitOffset commits through the group, like any consumer. A refused generation is tried again
-// with the next one, and in a rebalance with the live one; an unknown member has lost the partition. What may pass is tried until the
-// ownership ends. Everything else stops the flow: granted anew, it would meet the same again.
+// with the next one, and in a rebalance with the live one; an unknown member has lost the partition. What may
+// pass is tried until the ownership ends. Everything else stops the flow: granted anew, it would meet the same again.
 func (u *unfenced) commitOffset(ctx context.Context, next fence.Offset) error {
 	p, m := u.w.own.Partition(), u.w.m
 	token, err := u.w.own.Token(ctx)
