@@ -11,15 +11,16 @@ import (
 
 // book has the outcome of each strike.
 type book struct {
-	list   []strike
-	commit string
+	list     []strike
+	commit   string
+	protocol string
 
 	mu       sync.Mutex
 	outcomes map[string]string
 }
 
 func newBook(t *testing.T, list []strike) *book {
-	return &book{list: list, commit: trial.Tested(t), outcomes: map[string]string{}}
+	return &book{list: list, commit: trial.Tested(t), protocol: protocol(t), outcomes: map[string]string{}}
 }
 
 func (b *book) note(s strike, outcome string) {
@@ -42,7 +43,7 @@ func (b *book) table() string {
 	tested := b.tested()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	text := fmt.Sprintf("# Crash steps on Kafka %s\n\nCommit %s: tested %d/%d.\n", kafkatest.Version(), b.commit, tested, len(b.list))
+	text := fmt.Sprintf("# Crash steps on Kafka %s, %s\n\nCommit %s: tested %d/%d.\n", kafkatest.Version(), b.protocol, b.commit, tested, len(b.list))
 	component, row := "", ""
 	for _, s := range b.list {
 		if s.c.name != component {

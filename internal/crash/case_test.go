@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -221,11 +222,11 @@ func (s strike) others(r *run, running, closing bool) {
 	if s.blow != cut {
 		return
 	}
-	mark, synced := r.f.Mark(), r.tr.Answers("SyncGroup")
+	mark, joined := r.f.Mark(), r.tr.Answers(r.joins())
 	r.one.Tap.Refuse(false)
 	r.f.Send(10)
 	r.leaves(closing, func() {
-		r.wait("the member in the group again", func() bool { return r.tr.Answers("SyncGroup") > synced })
+		r.wait("the member in the group again", func() bool { return r.tr.Answers(r.joins()) > joined })
 		if !r.c.fresh {
 			r.f.Await("a new grant for the member that was cut off", mark, 1, r.one.Is(trial.Kinds(holdfasttest.EventRestored)))
 		}
@@ -265,7 +266,7 @@ func (s strike) found(r *run, hit Sighting) string {
 		return "goes on"
 	}
 	for p := range r.c.partitions() {
-		if hit.Lane != "group" && hit.Lane != "probe" && hit.Lane != fmt.Sprint(p) {
+		if hit.Lane != "group" && hit.Lane != "membership" && hit.Lane != "probe" && hit.Lane != fmt.Sprint(p) {
 			continue
 		}
 		grants := r.f.Since(r.mark, func(e trial.Event) bool {
@@ -298,8 +299,22 @@ func (r *run) expel() {
 	}
 }
 
+// joins is the name of the step with whose answer the member is in the group.
+func (r *run) joins() string {
+	if r.f.App.Protocol == serverSide {
+		return heartbeatJoin
+	}
+	return "SyncGroup"
+}
+
 func expel(t *testing.T, f *trial.Field, members ...string) {
 	t.Helper()
+	if f.App.Protocol == serverSide {
+		for _, id := range members {
+			bid(t, f, id)
+		}
+		return
+	}
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group = f.App.Group
 	for _, id := range members {
@@ -315,6 +330,23 @@ func expel(t *testing.T, f *trial.Field, members ...string) {
 	}
 	if err != nil {
 		t.Fatalf("expel %v: %v", members, err)
+	}
+}
+
+// bid has a group of KIP-848, which knows no other way, hear the last heartbeat of a member in its name. One that
+// the group does not know is out of it.
+func bid(t *testing.T, f *trial.Field, member string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Group, req.MemberID, req.MemberEpoch = f.App.Group, member, -1
+	resp, err := req.RequestWith(ctx, f.Client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil && !errors.Is(err, kerr.UnknownMemberID) {
+		t.Fatalf("expel %s: %v", member, err)
 	}
 }
 

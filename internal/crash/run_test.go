@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -21,6 +22,27 @@ const (
 	// batch is how many outputs close the batch of a pipe.
 	batch = 3
 )
+
+// The group protocols beside the cooperative one.
+const (
+	eager      = "eager"
+	serverSide = "server-side" // KIP-848
+)
+
+// protocol is the group protocol of the sweep, that HOLDFAST_CRASH_PROTOCOL names: "cooperative" unless it is set,
+// "eager" or "server-side".
+func protocol(t *testing.T) string {
+	t.Helper()
+	switch p := os.Getenv("HOLDFAST_CRASH_PROTOCOL"); p {
+	case "":
+		return "cooperative"
+	case "cooperative", eager, serverSide:
+		return p
+	default:
+		t.Fatalf("HOLDFAST_CRASH_PROTOCOL is %q, want cooperative, eager or %s", p, serverSide)
+		return ""
+	}
+}
 
 // component is what is swept.
 type component struct {
@@ -78,6 +100,7 @@ func newRun(t *testing.T, c component) *run {
 	// A dead member is expelled by the test. A session that is long keeps the others in the group on a machine
 	// that has little time for them.
 	c.app.Session, c.app.Rebalance = 30*time.Second, 40*time.Second
+	c.app.Protocol = protocol(t)
 	r := &run{t: t, c: c, f: trial.New(t, kafkatest.Start(t), c.app, c.partitions()), acked: map[int32]int64{}}
 	r.seed()
 
@@ -212,6 +235,9 @@ func (r *run) shared() {
 	r.two.Owns()
 	// The round in which the partition was given up has to be over.
 	r.wait("the end of the rebalance", r.tr.Settled)
+	if r.f.App.Protocol == eager { // what it keeps was given up as well
+		r.f.Await("the partition that it keeps", r.mark, 1, r.one.Is(trial.Kinds(holdfasttest.EventRestored)))
+	}
 }
 
 // wait waits for something on the member's wire.

@@ -57,6 +57,10 @@ const (
 	produceOutputs = "Produce (outputs)"      // outside a transaction
 	fetchGroup     = "OffsetFetch (group)"    // the client's own, for all its partitions
 	endAbort       = "EndTxn (abort)"
+	// Of a member of KIP-848, which says everything by heartbeats.
+	heartbeatJoin  = "ConsumerGroupHeartbeat (join)"
+	heartbeatHolds = "ConsumerGroupHeartbeat (holds)" // what it has, where that has changed
+	heartbeatLeave = "ConsumerGroupHeartbeat (leave)"
 )
 
 // place says where a request belongs and what it is called there.
@@ -73,12 +77,13 @@ type place struct {
 type lanes int
 
 const (
-	laneNone      lanes = iota // it is no step
-	lanePartition              // of the partition it names
-	laneLoad                   // it names none
-	laneGroup                  // of the client's group session alone
-	laneAll                    // it speaks for the member
-	laneProbe                  // it is about another group, or under another transactional id
+	laneNone       lanes = iota // it is no step
+	lanePartition               // of the partition it names
+	laneLoad                    // it names none
+	laneGroup                   // of the client's group session alone
+	laneAll                     // it speaks for the member
+	laneMembership              // it speaks for the member, beside what the member does for its partitions
+	laneProbe                   // it is about another group, or under another transactional id
 )
 
 // chatter are the requests that only ask, or that run in the background.
@@ -121,6 +126,8 @@ func (n Names) probes(req kmsg.Request) bool {
 		group = req.Group
 	case *kmsg.LeaveGroupRequest:
 		group = req.Group
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		group = req.Group
 	case *kmsg.OffsetFetchRequest:
 		for _, g := range req.Groups {
 			group = g.Group
@@ -147,6 +154,8 @@ func (n Names) place(req kmsg.Request) place {
 		return place{name: name, phase: Assign, lanes: laneAll}
 	case *kmsg.LeaveGroupRequest:
 		return place{name: name, phase: Close, lanes: laneAll}
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		return ofHeartbeat(req)
 	case *kmsg.InitProducerIDRequest:
 		if req.TransactionalID == nil {
 			return place{name: initPlain, phase: Fold, lanes: laneLoad}
@@ -189,6 +198,20 @@ func (n Names) place(req kmsg.Request) place {
 		}
 	}
 	return place{name: name, phase: Fold, lanes: laneLoad}
+}
+
+// ofHeartbeat tells the heartbeats of KIP-848 that move the member from those that keep it in the group.
+// That it tells what it holds is in no order with what it does for its partitions at the same time.
+func ofHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) place {
+	switch {
+	case req.MemberEpoch == 0:
+		return place{name: heartbeatJoin, phase: Assign, lanes: laneAll}
+	case req.MemberEpoch < 0:
+		return place{name: heartbeatLeave, phase: Close, lanes: laneAll}
+	case req.Topics != nil:
+		return place{name: heartbeatHolds, phase: Assign, lanes: laneMembership}
+	}
+	return place{}
 }
 
 // ofOffsetFetch tells the client's fetch, which names the member, from a takeover's.

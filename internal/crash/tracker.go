@@ -2,6 +2,7 @@ package crash
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -25,9 +26,12 @@ type Tracker struct {
 	names Names
 
 	mu        sync.Mutex
-	grown     chan struct{} // closed, and replaced, when something was seen or answered
-	lanes     []*order      // the partitions', then the group's
-	probe     *order        // of what the member tries out before it joins
+	grown     chan struct{}  // closed, and replaced, when something was seen or answered
+	lanes     []*order       // the partitions'
+	group     *order         // of the client's group session
+	members   *order         // of the membership under KIP-848
+	probe     *order         // of what the member tries out before it joins
+	holds     map[int32]bool // what the member has last told the group that it has, under KIP-848
 	load      int32
 	joined    bool
 	owns      bool
@@ -62,13 +66,12 @@ type order struct {
 // NewTracker returns a tracker for a member of a group with that many partitions.
 func NewTracker(n Names, partitions int32) *Tracker {
 	t := &Tracker{
-		names: n, probe: newOrder("probe"), grown: make(chan struct{}), seen: map[ID][]Sighting{}, sent: map[ID]kmsg.Request{}, answered: map[string]int{},
+		names: n, group: newOrder("group"), members: newOrder("membership"), probe: newOrder("probe"), grown: make(chan struct{}), seen: map[ID][]Sighting{}, sent: map[ID]kmsg.Request{}, answered: map[string]int{},
 		done: map[laneStep]bool{}, fetched: map[int32]int64{}, committed: map[int32]int64{}, bound: map[int32]int64{},
 	}
 	for p := range partitions {
 		t.lanes = append(t.lanes, newOrder(strconv.Itoa(int(p))))
 	}
-	t.lanes = append(t.lanes, newOrder("group"))
 	return t
 }
 
@@ -100,8 +103,11 @@ func (t *Tracker) See(id ID, req kmsg.Request) []Sighting {
 		t.positionLocked(fetch)
 	}
 	at := t.names.place(req)
-	if req.Key() == int16(kmsg.JoinGroup) && at.lanes == laneAll {
+	if at.lanes == laneAll && (at.name == heartbeatJoin || req.Key() == int16(kmsg.JoinGroup)) {
 		t.joined = true
+	}
+	if at.lanes == laneMembership && !t.toldAnewLocked(req.(*kmsg.ConsumerGroupHeartbeatRequest)) {
+		return nil
 	}
 	if at.lanes == laneNone || !t.joined && at.lanes != laneProbe {
 		return nil
@@ -130,19 +136,40 @@ func (t *Tracker) positionLocked(req *kmsg.FetchRequest) {
 	}
 }
 
+// toldAnewLocked reports whether the member tells the group of other partitions than the last time. The client tells the
+// same again after a failure.
+func (t *Tracker) toldAnewLocked(req *kmsg.ConsumerGroupHeartbeatRequest) bool {
+	holds := map[int32]bool{}
+	for _, topic := range req.Topics {
+		for _, p := range topic.Partitions {
+			holds[p] = true
+		}
+	}
+	if maps.Equal(holds, t.holds) {
+		return false
+	}
+	t.holds = holds
+	return true
+}
+
 func (t *Tracker) ordersLocked(at place) []*order {
-	group := len(t.lanes) - 1
 	switch at.lanes {
 	case lanePartition:
-		if int(at.p) < group {
+		if int(at.p) < len(t.lanes) {
 			return t.lanes[at.p : at.p+1]
 		}
 	case laneLoad:
 		return t.lanes[t.load : t.load+1]
 	case laneGroup:
-		return t.lanes[group:]
+		return []*order{t.group}
+	case laneMembership:
+		return []*order{t.members}
 	case laneAll:
-		return t.lanes
+		all := append(slices.Clone(t.lanes), t.group)
+		if at.name == heartbeatJoin || at.name == heartbeatLeave {
+			all = append(all, t.members)
+		}
+		return all
 	case laneProbe:
 		return []*order{t.probe}
 	case laneNone:
@@ -153,7 +180,7 @@ func (t *Tracker) ordersLocked(at place) []*order {
 // phaseLocked is what the request is about in the present state of the member.
 func (t *Tracker) phaseLocked(o *order, at place) Phase {
 	switch {
-	case at.lanes == laneAll && at.phase == Assign && t.owns:
+	case (at.lanes == laneAll || at.lanes == laneMembership && len(t.holds) < len(t.lanes)) && at.phase == Assign && t.owns:
 		return Revoke
 	case at.phase == Commit && o.revoked:
 		return Revoke
@@ -197,7 +224,7 @@ func (t *Tracker) Of(id ID) []Sighting {
 func (t *Tracker) Last(lane string) (Step, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, o := range append([]*order{t.probe}, t.lanes...) {
+	for _, o := range append([]*order{t.probe, t.group, t.members}, t.lanes...) {
 		if o.name == lane && o.last != nil {
 			return *o.last, true
 		}
@@ -245,7 +272,9 @@ func (t *Tracker) settledLocked(at place, req kmsg.Request, resp kmsg.Response) 
 	case *kmsg.JoinGroupRequest:
 		t.member = resp.(*kmsg.JoinGroupResponse).MemberID
 	case *kmsg.SyncGroupRequest:
-		t.assignedLocked(resp.(*kmsg.SyncGroupResponse).MemberAssignment)
+		t.syncedLocked(resp.(*kmsg.SyncGroupResponse).MemberAssignment)
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		t.heardLocked(resp.(*kmsg.ConsumerGroupHeartbeatResponse))
 	case *kmsg.TxnOffsetCommitRequest:
 		t.bound[at.p] = req.Topics[0].Partitions[0].Offset
 	case *kmsg.OffsetCommitRequest:
@@ -258,8 +287,7 @@ func (t *Tracker) settledLocked(at place, req kmsg.Request, resp kmsg.Response) 
 	}
 }
 
-// assignedLocked compares an assignment with what the member has.
-func (t *Tracker) assignedLocked(assignment []byte) {
+func (t *Tracker) syncedLocked(assignment []byte) {
 	var a kmsg.ConsumerMemberAssignment
 	if a.ReadFrom(assignment) != nil {
 		return
@@ -268,7 +296,26 @@ func (t *Tracker) assignedLocked(assignment []byte) {
 	for _, topic := range a.Topics {
 		has = append(has, topic.Partitions...)
 	}
-	for p, o := range t.lanes[:len(t.lanes)-1] {
+	t.assignedLocked(has)
+}
+
+func (t *Tracker) heardLocked(resp *kmsg.ConsumerGroupHeartbeatResponse) {
+	if resp.MemberID != nil {
+		t.member = *resp.MemberID
+	}
+	if resp.Assignment == nil {
+		return
+	}
+	var has []int32
+	for _, topic := range resp.Assignment.Topics {
+		has = append(has, topic.Partitions...)
+	}
+	t.assignedLocked(has)
+}
+
+// assignedLocked compares an assignment with what the member has.
+func (t *Tracker) assignedLocked(has []int32) {
+	for p, o := range t.lanes {
 		holds := slices.Contains(has, int32(p))
 		o.revoked = o.held && !holds
 		o.held = holds
@@ -293,12 +340,16 @@ func (t *Tracker) Committed(p int32, otherwise int64) int64 {
 	return otherwise
 }
 
-// Settled reports whether the group's last word to the member was an assignment.
+// Settled reports whether the group's last word to the member was an assignment, or offsets of what it was assigned,
+// or the answer to a member of KIP-848 that has told what it holds.
 func (t *Tracker) Settled() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	group := t.lanes[len(t.lanes)-1]
-	return group.last != nil && group.last.Name == "SyncGroup" && t.done[laneStep{group.name, *group.last}]
+	return t.answeredLocked(t.group, "SyncGroup") || t.answeredLocked(t.group, fetchGroup) || t.answeredLocked(t.members, heartbeatHolds)
+}
+
+func (t *Tracker) answeredLocked(o *order, name string) bool {
+	return o.last != nil && o.last.Name == name && t.done[laneStep{o.name, *o.last}]
 }
 
 // Position is where the member fetches the input, -1 before it does.
