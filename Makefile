@@ -21,7 +21,7 @@ each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && 
 # Not the model: it has one goroutine and millions of states, and the race detector no use for either.
 RACED = github.com/holdfast-go/holdfast/cmd/holdfast $$(go list github.com/holdfast-go/holdfast/... | grep -v -e /model$$ -e /cmd/holdfast$$)
 
-.PHONY: help setup setup-kafka check test test-fast virtual test-kafka acceptance crash-steps matrix soak nightly model demo example-flights bench-smoke planted accidents fuzz
+.PHONY: help setup setup-kafka check test test-fast virtual test-kafka acceptance crash-steps matrix soak sweeps nightly model demo example-flights bench-smoke planted accidents fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,8 +68,8 @@ acceptance: setup-kafka ## the tests that docs/acceptance.md names, and no other
 accidents: setup-kafka ## offsets and logs that meet an accident, stale owners, on HOLDFAST_KAFKA_VERSION (4.4.0; Java)
 	@HOLDFAST_NIGHTLY=1 go test -count=1 -timeout 40m -parallel 4 -run ^TestKafka ./internal/accidents
 
-crash-steps: setup-kafka ## strike a member between each two of its requests, on HOLDFAST_KAFKA_VERSION (4.4.0; Java, 15 minutes)
-	@results="$(CURDIR)/results/crash-steps/$${HOLDFAST_KAFKA_VERSION:-4.4.0}.md"; rm -f "$$results"; \
+crash-steps: setup-kafka ## strike a member between each two of its requests, on HOLDFAST_KAFKA_VERSION (4.4.0), under HOLDFAST_CRASH_PROTOCOL (Java, 15 minutes)
+	@results="$(CURDIR)/results/crash-steps/$${HOLDFAST_KAFKA_VERSION:-4.4.0}-$${HOLDFAST_CRASH_PROTOCOL:-cooperative}.md"; rm -f "$$results"; \
 	HOLDFAST_CRASH_STEPS=all HOLDFAST_CRASH_RESULTS="$$results" \
 		go test -count=1 -timeout 60m -run '^TestKafkaCrashSteps$$' ./internal/crash || failed=1; \
 	cat "$$results" || failed=1; exit $${failed:-0}
@@ -94,7 +94,7 @@ nightly: ## all of it with long runs, on each of KAFKA_VERSIONS (4.4.0 4.0.0 3.9
 	@for version in $(KAFKA_VERSIONS); do \
 		echo "== Kafka $$version"; \
 		HOLDFAST_NIGHTLY=1 HOLDFAST_TEST_TIMEOUT=180m HOLDFAST_KAFKA_VERSION=$$version \
-			HOLDFAST_CRASH_RESULTS="$(CURDIR)/results/crash-steps/$$version.md" \
+			HOLDFAST_CRASH_RESULTS="$(CURDIR)/results/crash-steps/$$version-cooperative.md" \
 			HOLDFAST_MATRIX_RESULTS="$(CURDIR)/results/matrix/$$version.md" scripts/test-kafka.sh; \
 	done
 
@@ -107,6 +107,10 @@ matrix: setup-kafka ## every group protocol against every fault of members and b
 
 soak: setup-kafka ## kills and pauses at random for HOLDFAST_SOAK (30m), then verdict and slopes (Java)
 	@HOLDFAST_SOAK=$${HOLDFAST_SOAK:-30m} go test -count=1 -timeout 0 -v -run '^TestKafkaSoak$$' ./internal/soak
+
+sweeps: ## the long runs, in pieces that passed on this product or are run now: ONLY=pattern, FOR=2h, LIST=1 (Java, hours)
+	@if [ -z "$(LIST)" ]; then scripts/setup-kafka.sh $(KAFKA_VERSIONS); fi
+	@go run ./internal/sweep/run -only '$(or $(ONLY),.)' -for $(or $(FOR),0) $(if $(LIST),-list)
 
 demo: ## show a stale writer refused and check every key, on the embedded broker
 	@echo "== building holdfast (the first time, about half a minute)"

@@ -77,6 +77,8 @@ var allowed = []allowance{
 	{dir: "internal/planted", ours: []string{"internal/rule"}},
 	{dir: "internal/planted/run", ours: []string{"internal/planted"}},
 	{dir: "internal/planted/demo", ours: userOurs, theirs: client},
+	{dir: "internal/sweep"},
+	{dir: "internal/sweep/run", ours: []string{"internal/sweep"}},
 	{dir: "internal/lint", ours: []string{"claim"}},
 	{dir: "model"},
 	{dir: "prom", ours: []string{".", "stream"}, theirs: []string{"github.com/prometheus/client_golang"}},

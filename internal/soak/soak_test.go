@@ -88,7 +88,7 @@ func TestKafkaSoak(t *testing.T) {
 		what = app.Guarantee.String()
 	}
 	fmt.Printf("soak: %v of %s, %d records a second, again with HOLDFAST_SOAK=%v HOLDFAST_SOAK_SEED=%d\n", length, what, perSecond, length, seed)
-	s := &soak{t: t, f: trial.New(t, kafkatest.New(t, kafkatest.Options{}), app, partitions), random: rand.New(rand.NewPCG(seed, 0))}
+	s := &soak{t: t, f: trial.New(t, kafkatest.New(t, kafkatest.Options{Brokers: 3}), app, partitions), random: rand.New(rand.NewPCG(seed, 0))}
 	s.steady = s.f.Member("steady")
 	s.others = []*trial.Member{s.f.Member("one"), s.f.Member("two")}
 	for _, m := range append([]*trial.Member{s.steady}, s.others...) {
