@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/internal/rule"
@@ -155,7 +156,11 @@ func (k *cluster) fetchOffset(ctx context.Context, cl *kgo.Client) (wire.GroupOf
 	if !rule.On(k.base, rule.StableFetch) {
 		fetch = wire.FetchUnstableOffset
 	}
-	return fetch(ctx, cl, k.c.Group, wire.Member{}, k.c.Input, k.c.InputTopicID)
+	off, err := fetch(ctx, cl, k.c.Group, wire.Member{Joined: true}, k.c.Input, k.c.InputTopicID)
+	if errors.Is(err, kerr.GroupIDNotFound) { // the group that the ownership is of: nothing is said of its offsets
+		err = fmt.Errorf("%w: %w", stream.ErrOwnershipLost, err)
+	}
+	return off, err
 }
 
 func (k *cluster) rest() { k.wg.Wait() }

@@ -114,6 +114,7 @@ type lab struct {
 	output     string
 	group      string
 	policy     holdfast.Disagreement
+	position   holdfast.Position // where it begins anew
 	commit     holdfast.Commit
 	member     holdfast.Member
 	stall      time.Duration
@@ -176,7 +177,7 @@ func (l *lab) flow(opts ...kgo.Opt) holdfast.Config[tally] {
 		Kafka: l.kafka(opts), Group: l.group, Inputs: []string{l.input}, Outputs: []string{l.output},
 		Snapshots: holdfast.Snapshots{Create: &holdfast.TopicConfig{Configs: l.topic}}, Codec: codec.JSON[tally](),
 		Commit: l.commit, Member: l.member, Logger: l.logger,
-		Start: holdfast.Start{Disagreement: l.policy}, Restore: holdfast.Restore{StallTimeout: l.stall},
+		Start: holdfast.Start{New: l.position, Disagreement: l.policy}, Restore: holdfast.Restore{StallTimeout: l.stall},
 		Fold: func(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
 			if before != nil {
 				if err := before(ctx, r); err != nil {
@@ -200,7 +201,7 @@ func (l *lab) pipe(opts ...kgo.Opt) pipe.Config {
 	return pipe.Config{
 		Kafka: l.kafka(opts), Group: l.group, Inputs: []string{l.input}, Outputs: []string{l.output},
 		Create: &holdfast.TopicConfig{Configs: l.topic}, Commit: l.commit, Member: l.member, Logger: l.logger,
-		Start: holdfast.Start{Disagreement: l.policy}, Restore: holdfast.Restore{StallTimeout: l.stall},
+		Start: holdfast.Start{New: l.position, Disagreement: l.policy}, Restore: holdfast.Restore{StallTimeout: l.stall},
 		Func: func(ctx context.Context, r stream.Record, out *pipe.Out) error {
 			if before != nil {
 				if err := before(ctx, r); err != nil {
@@ -349,6 +350,13 @@ func (l *lab) deleteOffset(ctx context.Context) error {
 // recreate makes a topic anew.
 func (l *lab) recreate(topic string, configs map[string]string) {
 	l.t.Helper()
+	l.remove(topic)
+	l.k.CreateTopic(l.t, topic, l.partitions, configs)
+}
+
+// remove deletes a topic.
+func (l *lab) remove(topic string) {
+	l.t.Helper()
 	if _, err := l.admin.DeleteTopic(l.t.Context(), topic); err != nil {
 		l.t.Fatal(err)
 	}
@@ -359,7 +367,6 @@ func (l *lab) recreate(topic string, configs map[string]string) {
 		}
 		return err
 	})
-	l.k.CreateTopic(l.t, topic, l.partitions, configs)
 }
 
 // widen gives a topic more partitions.

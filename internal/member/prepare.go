@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/holdfast-go/holdfast/fence"
-	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -63,39 +62,27 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		found.committed = w.committed
 		found.stateless = w.m.cfg.Map != nil
 		found.group, found.input = w.m.cfg.Session.Group, w.own.Partition()
-		policy := w.m.cfg.Start
 		if err := w.ours(found.foreign); err != nil {
 			return 0, err
 		}
-		if err := w.usable(ctx, found); err != nil {
-			if !policy.Rebuild || !rebuildCures(err) {
-				return 0, err
-			}
-			w.log.Warn("the state cannot be used", "error", err)
-			return w.rebuild(ctx, found)
+		j := w.judge(ctx, found)
+		past := signs{}
+		if j.verdict == beginNew && j.err == nil {
+			past = w.signs(ctx)
 		}
-		v, start, err := decide(found.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
-		if c := found.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
-			v, start, err = begin, c, nil
-		}
-		if look == 1 && (v == rebuild || errors.Is(err, stream.ErrOffsetMismatch)) {
+		if look < w.needs(found, j, past) {
 			if err := w.lookTwice(ctx); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		if err != nil {
-			return 0, w.located(err)
+		j = w.concluded(found, j, past, look)
+		if j.err != nil {
+			return 0, w.located(j.err)
 		}
-		if v == lookAgain && look == looks {
-			if !policy.Rebuild {
-				return 0, w.located(disagreement(found.witnesses))
-			}
-			v = rebuild
-		}
-		switch v {
+		switch j.verdict {
 		case begin:
-			return start, w.ready(found, start)
+			return j.start, w.ready(found, j.start)
 		case beginNew:
 			return w.beginNew(ctx, found)
 		case rebuild:
@@ -187,7 +174,7 @@ func pauseBefore(ctx context.Context, looked int) error {
 	}
 }
 
-// lookTwice comes before a start is refused or the input is folded again, once. What was restored may end where
+// lookTwice comes before a start is refused, or something is dropped, skipped or repeated (R28). What was restored may end where
 // the log of a deposed leader does (see checkApplied), which hears of its successor within a moment of its
 // waking. And the offset may be old, of an owner that was cut off after it had asked:
 //
@@ -204,6 +191,7 @@ func (w *worker) lookAgain(ctx context.Context, look int) error {
 	if err != nil {
 		return err
 	}
+	committed.TookOver = committed.TookOver || w.committed.TookOver
 	w.committed = committed
 	return nil
 }

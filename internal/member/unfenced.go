@@ -69,10 +69,13 @@ func (u *unfenced) AdoptNone(int64) {}
 func (u *unfenced) Refetch(ctx context.Context) (fence.Committed, error) {
 	p, m := u.w.own.Partition(), u.w.m
 	for {
-		o, err := wire.FetchOffset(ctx, m.admin, m.cfg.Session.Group, wire.Member{}, p, m.input(p.Topic).ID)
+		o, err := wire.FetchOffset(ctx, m.admin, m.cfg.Session.Group, wire.Member{Joined: true}, p, m.input(p.Topic).ID)
 		if err == nil {
 			named, _ := wire.ParseWitness(o.Metadata)
 			return fence.Committed{Next: o.Next, LeaderEpoch: o.LeaderEpoch, Kind: named.Kind}, nil
+		}
+		if errors.Is(err, kerr.GroupIDNotFound) { // of a group that this is a member of
+			return fence.Committed{}, stream.NewError("fetch offset", fmt.Errorf("%w: %w", stream.ErrOwnershipLost, err)).At(p, -1)
 		}
 		if !kerr.IsRetriable(err) && !errors.Is(err, kerr.UnstableOffsetCommit) {
 			return fence.Committed{}, stream.NewError("fetch offset", err).At(p, -1)

@@ -46,6 +46,21 @@ var memberBugs = []Bug{
 		Test:  Test{Package: "internal/member", Name: "TestRecordsGoneBeforeTheyWereFolded"}, Invariant: "I2",
 	},
 	{
+		Name: "one-look", Rules: []string{"R28"},
+		Off: "what is found at the first look is done, whatever another client is told: a flow begins anew because one answer says that there is no offset",
+		Edits: []Edit{
+			{memberPrepare, "if look < w.needs(found, j, past) {", "if look > w.needs(found, j, past) {"},
+			{"internal/member/signs.go", "\tcase s.own >= 0:\n", "\tcase s.own >= 0 && w.committed.Next >= 0:\n"},
+		},
+		Test: Test{Package: "internal/member", Name: "TestBeginsNewAtNoSingleAnswer"}, Invariant: "I2",
+	},
+	{
+		Name: "group-unknown-is-no-offset", Rules: []string{"R28"},
+		Off:   "a coordinator that does not know the group of its member is taken to say that nothing is committed",
+		Edits: []Edit{{"internal/wire/offset.go", "m.ID == \"\" && !m.Joined && errors.Is", "m.ID == \"\" && errors.Is"}},
+		Test:  Test{Package: "internal/member", Name: "TestGroupIsUnknownForAMoment"}, Invariant: "I2",
+	},
+	{
 		Name: "no-rewind", Rules: []string{"R14"}, Mistake: "no consumer rewind after an abort",
 		Off: "a new ownership of a partition that stayed goes on where the client had fetched to",
 		Edits: []Edit{

@@ -24,6 +24,9 @@ type GroupOffset struct {
 type Member struct {
 	ID         string
 	Generation int32
+	// Joined says that the one who asks is in the group, although it does not say who it is. A coordinator
+	// that does not know the group has said nothing of its offsets then: kerr.GroupIDNotFound comes back.
+	Joined bool
 }
 
 // FetchOffset returns the stable committed offset of p: one that no open transaction may change.
@@ -77,7 +80,7 @@ func fetchOffsets(ctx context.Context, cl *kgo.Client, group string, m Member, t
 		return nil, fmt.Errorf("fetch offset: the answer has %d groups, not 1", len(resp.Groups))
 	}
 	err = kerr.ErrorForCode(resp.Groups[0].ErrorCode)
-	if m.ID == "" && errors.Is(err, kerr.GroupIDNotFound) { // some brokers answer so, others with -1
+	if m.ID == "" && !m.Joined && errors.Is(err, kerr.GroupIDNotFound) { // some brokers answer so, others with -1
 		none := make([]GroupOffset, len(partitions))
 		for i := range none {
 			none[i] = GroupOffset{Next: -1, LeaderEpoch: -1}

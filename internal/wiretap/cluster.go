@@ -121,7 +121,15 @@ func (c *Cluster) Fault(action Action, match Match) *Fault {
 // Answer is Proxy.Answer for all brokers.
 func (c *Cluster) Answer(err *kerr.Error, match Match) *Fault {
 	f := newFault(AnswerWith, match)
-	f.code = err.Code
+	f.change = refuse(err.Code)
+	return c.add(f)
+}
+
+// Rewrite changes the answers to what match accepts, until the fault is lifted, as Answer does their errors. change
+// is called from the goroutines of all connections at once; an error of it ends the connection and is told by Err.
+func (c *Cluster) Rewrite(match Match, change func(kmsg.Response) error) *Fault {
+	f := newFault(AnswerWith, match)
+	f.change = change
 	return c.add(f)
 }
 

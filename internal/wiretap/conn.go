@@ -221,7 +221,7 @@ func (c *conn) pass(r Request, isRequest bool, frame []byte) []byte {
 			c.reset()
 			return nil
 		case AnswerWith:
-			changed, err := r.answeredWith(frame, f.code)
+			changed, err := r.answeredWith(frame, f.change)
 			if err != nil {
 				c.p.fail(err)
 				c.reset()

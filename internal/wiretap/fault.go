@@ -23,7 +23,7 @@ const (
 	DropResponse                    // the broker carries the request out, the client never learns
 	CutOnRequest                    // the connection is reset in place of delivering the request
 	CutOnResponse                   // the broker carries the request out, then the connection is reset
-	AnswerWith                      // the broker carries the request out, the client gets an error in its place; see Proxy.Answer
+	AnswerWith                      // the broker carries the request out, the client gets another answer; see Proxy.Answer and Rewrite
 )
 
 var actionNames = [...]string{"", "hold request", "hold response", "drop request", "drop response", "cut on request", "cut on response", "answer with"}
@@ -85,8 +85,8 @@ func Committing(r Request) bool {
 type Fault struct {
 	action Action
 	match  Match
-	code   int16  // of AnswerWith
-	lift   func() // takes the fault out of its proxies
+	change func(kmsg.Response) error // of AnswerWith
+	lift   func()                    // takes the fault out of its proxies
 
 	mu     sync.Mutex
 	caught []Request

@@ -231,7 +231,7 @@ func TestAnswerThatHasNoErrorAsAWhole(t *testing.T) {
 	resp := kmsg.NewPtrProduceResponse()
 	resp.SetVersion(r.Version)
 	frame := resp.AppendTo(make([]byte, 9)) // length, correlation id, no tags
-	if _, err := r.answeredWith(frame, kerr.ProducerFenced.Code); err == nil {
+	if _, err := r.answeredWith(frame, refuse(kerr.ProducerFenced.Code)); err == nil {
 		t.Error("the answer to a produce request was changed")
 	}
 }

@@ -157,24 +157,14 @@ func (r Request) decodeResponse(frame []byte) (kmsg.Response, error) {
 	return resp, nil
 }
 
-// answeredWith returns the frame of an answer with its error replaced. Only answers with one error for
-// all that was asked have one place to put it.
-func (r Request) answeredWith(frame []byte, code int16) ([]byte, error) {
+// answeredWith returns the frame of an answer that change has changed.
+func (r Request) answeredWith(frame []byte, change func(kmsg.Response) error) ([]byte, error) {
 	resp, err := r.decodeResponse(frame)
 	if err != nil {
 		return nil, err
 	}
-	switch resp := resp.(type) {
-	case *kmsg.EndTxnResponse:
-		resp.ErrorCode = code
-	case *kmsg.AddOffsetsToTxnResponse:
-		resp.ErrorCode = code
-	case *kmsg.InitProducerIDResponse:
-		resp.ErrorCode = code
-	case *kmsg.HeartbeatResponse:
-		resp.ErrorCode = code
-	default:
-		return nil, fmt.Errorf("wiretap: the answer to %s has no error as a whole", r.Name())
+	if err := change(resp); err != nil {
+		return nil, err
 	}
 	out := append(make([]byte, 4, len(frame)+8), frame[4:8]...)
 	if resp.IsFlexible() {
@@ -183,4 +173,24 @@ func (r Request) answeredWith(frame []byte, code int16) ([]byte, error) {
 	out = resp.AppendTo(out)
 	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
 	return out, nil
+}
+
+// refuse puts an error in place of the one that an answer has. Only answers with one error for all that was
+// asked have one place to put it.
+func refuse(code int16) func(kmsg.Response) error {
+	return func(resp kmsg.Response) error {
+		switch resp := resp.(type) {
+		case *kmsg.EndTxnResponse:
+			resp.ErrorCode = code
+		case *kmsg.AddOffsetsToTxnResponse:
+			resp.ErrorCode = code
+		case *kmsg.InitProducerIDResponse:
+			resp.ErrorCode = code
+		case *kmsg.HeartbeatResponse:
+			resp.ErrorCode = code
+		default:
+			return fmt.Errorf("wiretap: the answer to %s has no error as a whole", kmsg.NameForKey(resp.Key()))
+		}
+		return nil
+	}
 }

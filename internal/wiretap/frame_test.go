@@ -265,7 +265,7 @@ func FuzzAnswers(f *testing.F) {
 		if err == nil {
 			Classify(r, resp)
 		}
-		if _, err := r.answeredWith(frame, kerr.ProducerFenced.Code); err == nil && resp == nil {
+		if _, err := r.answeredWith(frame, refuse(kerr.ProducerFenced.Code)); err == nil && resp == nil {
 			t.Error("an answer that cannot be read was answered with a refusal")
 		}
 	})

@@ -148,7 +148,7 @@ func (p *Proxy) Fault(action Action, match Match) *Fault {
 // one error as a whole can be changed, as that to EndTxn: others end the connection and are told by Err.
 func (p *Proxy) Answer(err *kerr.Error, match Match) *Fault {
 	f := newFault(AnswerWith, match)
-	f.code = err.Code
+	f.change = refuse(err.Code)
 	f.lift = func() { p.removeFault(f) }
 	p.addFault(f)
 	return f
