@@ -61,6 +61,10 @@ func (in *interpreter) command(args []string) string {
 	case "skip":
 		in.e.Skip(in.record(args[0], "", nil))
 		return fmt.Sprintf("next %d", in.e.Next())
+	case "read":
+		offset, epoch, _ := strings.Cut(args[0], "@")
+		in.e.Read(in.int(offset), int32(in.int(epoch)))
+		return fmt.Sprintf("next %d", in.e.Next())
 	case "advance":
 		d, err := time.ParseDuration(args[0])
 		in.check(err)

@@ -209,7 +209,7 @@ func (w *world) step() error {
 		return broken("next", "got %d after %d", w.e.Next(), r.Offset)
 	}
 	w.at++
-	return nil
+	return w.readOn()
 }
 
 func (w *world) close(drain bool) error {

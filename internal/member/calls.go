@@ -22,9 +22,20 @@ func (w *worker) callAhead() {
 		return
 	}
 	for _, r := range w.queue.from(len(w.calls), w.m.cfg.Concurrency) {
-		w.calls = append(w.calls, w.startCall(fromKafka(r)))
+		call := noCall
+		if !readOnly(r) {
+			call = w.startCall(fromKafka(r))
+		}
+		w.calls = append(w.calls, call)
 	}
 }
+
+// noCall has the place of the call for what is in the queue and no record.
+var noCall = func() *mapCall {
+	c := &mapCall{done: make(chan struct{})}
+	close(c.done)
+	return c
+}()
 
 // errExited is the error of a user's function that has neither returned nor panicked.
 var errExited = errors.New("the function ended its goroutine (runtime.Goexit, as a test's FailNow does) and has not returned")

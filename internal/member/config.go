@@ -30,6 +30,7 @@ type Engine interface {
 	Step(ctx context.Context, now time.Time, r stream.Record) engine.Result
 	Mapped(r stream.Record, ms []stream.Message, err error) engine.Result
 	Skip(r stream.Record)
+	Read(to int64, epoch int32)
 	DeadLetter(r stream.Record, letter stream.Message)
 	Full() bool
 	Due() (time.Time, bool)

@@ -85,6 +85,8 @@ func (m *Member) Run(ctx context.Context) error {
 	m.poll, err = m.group.NewClient(m.ctx, m.cfg.Kafka, m.cfg.Session,
 		kgo.ConsumeTopics(m.topics()...),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), // what was read is more than what is folded (R25)
+		kgo.WithHooks(emptied{m}),
 		// The longest that a partition waits which goes on after a pause: the fetch that is under way then
 		// does not ask for it, and nothing ends it early.
 		kgo.FetchMaxWait(100*time.Millisecond),
@@ -254,11 +256,17 @@ func (m *Member) dispatch(fetches kgo.Fetches) {
 			return // nobody holds it any more: the next owner reads it again
 		}
 		w.fetched, w.outOfRange = ftp.Records[len(ftp.Records)-1].Offset+1, 0
-		if w.queue.put(ftp.Records) {
-			m.pause(w)
-		}
+		w.tail.stable.Store(ftp.LastStableOffset)
+		m.enqueue(w, ftp.Records)
 	})
 	fetches.EachError(m.fetchError) // that of a partition is about what comes behind its records
+}
+
+// enqueue hands records to the worker. It runs between polls.
+func (m *Member) enqueue(w *worker, records []*kgo.Record) {
+	if w.queue.put(records) {
+		m.pause(w)
+	}
 }
 
 func (m *Member) worker(p stream.Partition) *worker {

@@ -46,6 +46,7 @@ type worker struct {
 	storeMu   sync.Mutex // guards store against a teardown while a late open is under way
 
 	queue   queue
+	tail    tail
 	outputs outputs
 
 	// Touched by run only.
@@ -275,10 +276,13 @@ func (w *worker) arm(timer *time.Timer, now time.Time) {
 	if w.blocked.After(now) && w.blocked.Before(next) {
 		next = w.blocked
 	}
+	if look := w.lookIfIdle(now); !look.IsZero() && look.Before(next) {
+		next = look
+	}
 	timer.Reset(max(next.Sub(now), 0))
 }
 
-// foldNext folds the next queued record, if there is one and folding is allowed.
+// foldNext folds the next queued record, or reads on over what is none, if there is one and folding is allowed.
 func (w *worker) foldNext(now time.Time) (bool, error) {
 	if w.doubt.Load() || w.blocked.After(now) || w.engine.Full() {
 		return false, nil // a full batch waits for the one in flight
@@ -286,6 +290,11 @@ func (w *worker) foldNext(now time.Time) (bool, error) {
 	r, ok := w.queue.peek()
 	if !ok {
 		return false, nil
+	}
+	if readOnly(r) {
+		w.engine.Read(r.Offset+1, r.LeaderEpoch)
+		w.pop()
+		return true, nil
 	}
 	record := fromKafka(r)
 	result, ok := w.step(now, record)

@@ -33,6 +33,12 @@ var engineBugs = []Bug{
 		Test:  randomTest, Invariant: "I1",
 	},
 	{
+		Name: "read-past-holds", Rules: []string{"R17", "R25"},
+		Off:   "what is committed after a marker was read is behind the marker, whatever is held",
+		Edits: []Edit{{"internal/engine/read.go", "\te.next, e.epoch = to, epoch\n", "\te.next, e.epoch = to, epoch\n\tfor e.holds.front != nil {\n\t\te.holds.remove(e.holds.front)\n\t}\n"}},
+		Test:  randomTest, Invariant: "I1",
+	},
+	{
 		Name: "epoch-before-a-gap", Rules: []string{"R21"},
 		Off:   "an offset held back behind a gap is committed with the leader epoch before the gap: the next owner takes the log for truncated",
 		Edits: []Edit{{engineStep, "\t\tif offset == e.next {\n\t\t\tepoch = e.epoch\n", "\t\tif offset >= e.next {\n\t\t\tepoch = e.epoch\n"}},
