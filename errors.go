@@ -24,6 +24,7 @@ var (
 	ErrTruncated          = stream.ErrTruncated
 	ErrOffsetMismatch     = stream.ErrOffsetMismatch
 	ErrOtherComponent     = stream.ErrOtherComponent
+	ErrOtherApplication   = stream.ErrOtherApplication
 	ErrFlood              = stream.ErrFlood
 	ErrOtherGroup         = stream.ErrOtherGroup
 	ErrOtherProtocol      = stream.ErrOtherProtocol

@@ -28,8 +28,10 @@ type Group struct {
 	client   *kgo.Client
 	kafka    kafka.Config
 	protocol Protocol
-	ctx      context.Context // carries the rule switches of the run; it is never cancelled by us
-	ready    chan struct{}   // closed when NewClient is done: the client calls back before it returns
+	// application is what the member tells.
+	application Application
+	ctx         context.Context // carries the rule switches of the run; it is never cancelled by us
+	ready       chan struct{}   // closed when NewClient is done: the client calls back before it returns
 
 	mu      sync.Mutex
 	counter int64
@@ -63,6 +65,10 @@ type Session struct {
 	SessionTimeout    time.Duration
 	RebalanceTimeout  time.Duration // zero: 60 s
 	HeartbeatInterval time.Duration
+	// Application is what the member tells the group that it is, for Group.Others of the other members. In a
+	// classic group it is told in the user data of the assignors that this package sets, under ServerSide behind
+	// the client id. Zero: it tells nothing.
+	Application Application
 }
 
 // The brokers' defaults for a group of KIP-848.
@@ -132,11 +138,19 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	if s.InstanceID != "" {
 		ours = append(ours, kgo.InstanceID(s.InstanceID))
 	}
-	cl, err := k.Client(append(s.Protocol.options(slices.Clone(opts)), ours...)...)
+	if s.Protocol == ServerSide {
+		id, err := s.Application.clientID(k, opts)
+		if err != nil {
+			return nil, err
+		}
+		ours = append(ours, id...)
+	}
+	cl, err := k.Client(append(s.Protocol.options(slices.Clone(opts), s.Application), ours...)...)
 	if err != nil {
 		return nil, err
 	}
 	defer close(g.ready)
+	g.application = s.Application
 	g.client, g.kafka, g.protocol = cl, k, s.Protocol
 	g.session.metadata = cl.GroupMetadata
 	g.session.ask = g.session.askThrough(cl)
@@ -172,6 +186,11 @@ func (g *Group) Close(ctx context.Context) error {
 	return e.Hinted("the group keeps the instance id %q until its session is over, and a process that comes with it waits for that", g.session.instanceID)
 }
 
+// offline is the dialer of a client that is made to read its options back.
+var offline = kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("this client only reads its own options")
+})
+
 // refuseReserved refuses options that set what the Group sets. A client of a group has callbacks of
 // its own around the user's, so that they cannot be read back: but kgo refuses callbacks where there
 // is no group, and that tells.
@@ -199,9 +218,6 @@ func refuseReserved(opts []kgo.Opt) error {
 			refused = append(refused, fmt.Errorf("%w: %s", stream.ErrReservedOption, name))
 		}
 	}
-	offline := kgo.Dialer(func(context.Context, string, string) (net.Conn, error) {
-		return nil, errors.New("this client only reads its own options")
-	})
 	given, err := kgo.NewClient(append(slices.Clip(opts), offline)...)
 	if len(refused) == 0 && err == nil {
 		defer given.Close()

@@ -58,15 +58,16 @@ func eager() []kgo.GroupBalancer {
 	return []kgo.GroupBalancer{kgo.StickyBalancer(), kgo.RangeBalancer(), kgo.RoundRobinBalancer()}
 }
 
-// options makes a client speak the protocol. given are the caller's own options.
-func (p Protocol) options(given []kgo.Opt) []kgo.Opt {
+// options makes a client speak the protocol. given are the caller's own options, told is what the member tells
+// the group that it is.
+func (p Protocol) options(given []kgo.Opt, told Application) []kgo.Opt {
 	switch p {
 	case Eager:
-		return append(given, kgo.Balancers(eager()...))
+		return append(given, kgo.Balancers(told.by(eager()...)...))
 	case ServerSide:
 		// The client's name for the server's assignor "uniform" is its sticky one.
 		return append(given, kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer())
 	}
 	// A caller of this package may bring an assignor of its own.
-	return append([]kgo.Opt{kgo.Balancers(kgo.CooperativeStickyBalancer())}, given...)
+	return append([]kgo.Opt{kgo.Balancers(told.by(kgo.CooperativeStickyBalancer())...)}, given...)
 }

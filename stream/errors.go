@@ -61,8 +61,13 @@ var (
 	// crash explains. The hint names the start policies to choose from.
 	ErrOffsetMismatch = errors.New("committed offset and progress disagree")
 	// ErrOtherComponent: the consumer group's offsets were committed by another kind of component (a
-	// flow's by a pipe, or the other way round). Give each component a group of its own.
+	// flow's by a pipe, or the other way round), or it has members of one. Give each component a group of
+	// its own.
 	ErrOtherComponent = errors.New("group belongs to another kind of component")
+	// ErrOtherApplication: the consumer group has members of another application of this kind, which
+	// keeps its states or progress in another topic: each would process a part of the input. Give each
+	// application a group of its own.
+	ErrOtherApplication = errors.New("group belongs to another application")
 	// ErrOtherProtocol: the members of the consumer group speak another group protocol, or share no
 	// assignor with this one. Stop all of them before Member.Protocol is changed between the classic
 	// ones; give each application a group of its own.
@@ -77,8 +82,9 @@ var (
 	// ErrOtherGroup: the snapshot topic was written by a flow of another group. No start policy
 	// overrides this. Choose another snapshot topic.
 	ErrOtherGroup = errors.New("snapshots are another group's")
-	// ErrInputChanged: the input topic is not the one that the state was folded from: it was
-	// recreated or its partition count changed. Rebuild the state, or restore the topic.
+	// ErrInputChanged: the input topic is not the one that the state was folded from. It was recreated:
+	// rebuild the state. Or it got more partitions: no start policy mends that, as keys have moved and
+	// their old records have not. Copy it to a new topic with a pipe, and fold that under a new group.
 	ErrInputChanged = errors.New("input topic changed")
 	// ErrFoldVersion: the state was folded by another FoldVersion. Set it back, or choose
 	// Rebuild to fold the input again.

@@ -90,7 +90,7 @@ const (
 var chatter = map[kmsg.Key]bool{
 	kmsg.ApiVersions: true, kmsg.Metadata: true, kmsg.FindCoordinator: true, kmsg.Heartbeat: true,
 	kmsg.DescribeConfigs: true, kmsg.DescribeCluster: true, kmsg.DescribeGroups: true, kmsg.DescribeACLs: true,
-	kmsg.ListGroups: true, kmsg.DescribeTransactions: true, kmsg.DescribeProducers: true,
+	kmsg.ListGroups: true, kmsg.ConsumerGroupDescribe: true, kmsg.DescribeTransactions: true, kmsg.DescribeProducers: true,
 }
 
 // Names is what a member's requests are about.

@@ -125,6 +125,7 @@ func (c Config) memberConfig(ctx context.Context, found preflight.Found) member.
 		Session: fence.Session{
 			Group: c.Group, InstanceID: c.Member.InstanceID, Protocol: c.Member.Protocol, SessionTimeout: c.Member.SessionTimeout,
 			RebalanceTimeout: c.Member.RebalanceTimeout, HeartbeatInterval: c.Member.HeartbeatInterval,
+			Application: fence.Application{Kind: c.Component, Progress: c.Progress.Topic},
 		},
 		TransactionTimeout: c.Member.TransactionTimeout,
 		Component:          c.Component,

@@ -32,6 +32,7 @@ type Member struct {
 	renew func(context.Context, *fence.Ownership) (*fence.Ownership, error)
 
 	instances instanceWatch // of the polling goroutine
+	noticed   sync.Once     // another application in the group was looked for, by one that goes on
 
 	ctx  context.Context // carries the rule switches; ends when Run returns
 	stop context.CancelCauseFunc

@@ -65,6 +65,11 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		if err := w.ours(found.foreign); err != nil {
 			return 0, err
 		}
+		if found.progress != nil {
+			w.m.noticeOthers(w)
+		} else if err := w.alone(ctx); err != nil {
+			return 0, err
+		}
 		j := w.judge(ctx, found)
 		past := signs{}
 		if j.verdict == beginNew && j.err == nil {

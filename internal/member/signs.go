@@ -100,7 +100,8 @@ func (s signs) refused(w witnesses) error {
 	case s.own >= 0:
 		return mismatch(fmt.Sprintf("the group has committed offset %d, as one client is told, and none, as another one is, and there is no progress record", s.own), hint)
 	case s.bare != nil:
-		return mismatch(fmt.Sprintf("there is neither a committed offset nor a progress record; the group has an offset of %v, and of its progress there is nothing either: the topic was made again", s.bare), hint)
+		return mismatch(fmt.Sprintf("there is neither a committed offset nor a progress record; the group has an offset of %v, and of its progress there is nothing either: another application uses the group, or the topic was made again", s.bare),
+			"where another application uses the group, give this one a group of its own. Else "+hint)
 	}
 	return nil
 }

@@ -84,8 +84,8 @@ func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, sta
 	case policy.Rebuild && (c < 0 || p < 0 || c > p):
 		return rebuild, 0, nil
 	case w.stateless && p < 0 && c >= 0:
-		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, and the progress topic has no progress record (it was emptied or made again)", c),
-			"to go on there, reset the group's offset to where it is ("+w.reset(c)+"); to process the input once more, choose Rebuild (Start.Disagreement)")
+		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, and the progress topic has no progress record: another pipe uses the group, or the topic was emptied or made again", c),
+			"where another pipe uses the group, give this one a group of its own. Else, to go on there, reset the group's offset to where it is ("+w.reset(c)+"); to process the input once more, choose Rebuild (Start.Disagreement)")
 	case w.stateless && c > p && p >= 0:
 		return 0, 0, mismatch(fmt.Sprintf("the committed offset %d is ahead of the progress records' %d (they were lost by a truncation)", c, p),
 			fmt.Sprintf("reset the group's offset to %d, so that no output is missing (%s), or choose Rebuild (Start.Disagreement) to process the input once more", p, w.reset(p)))
@@ -106,8 +106,8 @@ func decide(w witnesses, policy Start, fenced, tornCommits bool) (v verdict, sta
 		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, which no flow has, and the snapshot topic has no progress record: another program uses the group, or has used it", c),
 			"give the flow a group of its own; or, to take the group over, choose AdoptEmpty (Start.Disagreement), which begins at the committed offset with no state of what is before it, or Rebuild, which folds the input from its first record on")
 	case p < 0:
-		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, but the snapshot topic has no progress record (it was emptied or recreated, or the group belongs to another program)", c),
-			"choose Rebuild (Start.Disagreement) to fold the input from its first record on, or AdoptEmpty to begin at the committed offset with no state of what is before it")
+		return 0, 0, mismatch(fmt.Sprintf("the group has committed offset %d, and the snapshot topic has no progress record: another flow uses the group, or the topic was emptied or made again", c),
+			"where another flow uses the group, give this one a group of its own. Else choose AdoptEmpty (Start.Disagreement), which begins at the committed offset with no state of what is before it, or Rebuild, which folds the input from its first record on")
 	case c > p && w.foreign(fenced):
 		return 0, 0, mismatch(fmt.Sprintf("the committed offset %d is ahead of the snapshots' %d, and no flow has committed it: another program is or was a member of the group, or somebody reset the offset forward", c, p),
 			fmt.Sprintf("let nothing else commit in the group %s; then reset its offset to the snapshots' (%s), or choose Rebuild (Start.Disagreement)", w.group, w.reset(p)))

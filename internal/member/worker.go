@@ -147,7 +147,7 @@ func passing(err error) bool {
 	for _, named := range []error{
 		stream.ErrConfig, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized, stream.ErrBrokerTooOld,
 		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch,
-		stream.ErrOtherGroup, stream.ErrOtherComponent, stream.ErrOtherProtocol, stream.ErrInstanceTaken, stream.ErrFlood, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
+		stream.ErrOtherGroup, stream.ErrOtherComponent, stream.ErrOtherApplication, stream.ErrOtherProtocol, stream.ErrInstanceTaken, stream.ErrFlood, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
 		stream.ErrEncode, // of a codec, whose cause may be a deadline of its own
 	} {
 		if errors.Is(err, named) {

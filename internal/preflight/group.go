@@ -81,6 +81,9 @@ func (i *inspection) inspectGroup(ctx context.Context) (string, error) {
 		i.otherAssignor = fmt.Sprintf("its members share the partitions by %q, and a member with this Member.Protocol offers %q: it is refused with %q, unless all of them offer one of these as well",
 			g.Assignor, i.Assignors, stream.ErrOtherProtocol)
 	}
+	if err := i.others(ctx, g); err != nil {
+		return "", err
+	}
 	committed, kinds, err := i.committed(ctx)
 	if err != nil {
 		return "", i.groupError(err)
@@ -95,6 +98,25 @@ func (i *inspection) inspectGroup(ctx context.Context) (string, error) {
 		fact += ", committed by another program"
 	}
 	return fact, nil
+}
+
+// others refuses a group that has a member of another application now. What the members are that come later is
+// looked at after the join.
+func (i *inspection) others(ctx context.Context, g wire.GroupFacts) error {
+	if g.Members == 0 && g.Type == "" {
+		return nil
+	}
+	found, err := wire.LookupMembers(ctx, i.client, i.Group)
+	if err != nil {
+		return i.groupError(err)
+	}
+	own := wire.Application{Kind: i.Component, Progress: i.Progress.Topic}
+	for _, m := range found.Members {
+		if err := own.Beside(m.Application); err != nil {
+			return i.taken(err)
+		}
+	}
+	return nil
 }
 
 // committed counts the partitions of the inputs that have a committed offset, and finds the kinds of

@@ -78,6 +78,9 @@ func (i *inspection) offsets(tails map[int32]tail) error {
 			if witness, ours := wire.ParseWitness(o.Metadata); ours {
 				w.Committed.Nonce, w.Committed.Sequence, w.Committed.Kind = witness.Nonce, witness.Sequence, witness.Kind
 			}
+			if w.Committed.Kind != "" && w.Committed.Kind != i.Component {
+				continue // another component's: what to do about its offsets is said of the group
+			}
 			if i.members > 0 && (o.Next < 0 || t.progress != nil && o.Next <= t.progress.Inputs[0].Next) {
 				continue
 			}
