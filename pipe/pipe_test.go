@@ -354,7 +354,7 @@ func TestSeveralInputs(t *testing.T) {
 }
 
 // A pipe and a flow do not go on from each other's offsets. That is found by the offsets of the inputs: of a
-// group whose other component has other inputs nothing is said.
+// group whose other component is down, and has other inputs, nothing is said.
 func TestGroupOfAnotherComponent(t *testing.T) {
 	t.Parallel()
 	l := embedded(t, "in", "other", "out")
