@@ -8,21 +8,23 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/wiretap"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
 // newWriter returns a writer of the one partition of a topic, under a live group membership of the
 // same name. The snapshot topic is named after it.
-func newWriter(t *testing.T, k *kafkatest.Cluster, maxWrites int) (w *fence.Writer, snapshots string) {
+func newWriter(t *testing.T, k *kafkatest.Cluster, maxWrites int, opts ...kgo.Opt) (w *fence.Writer, snapshots string) {
 	t.Helper()
 	input := k.CreateTopic(t, kafkatest.UniqueName("input"), 1, nil)
 	snapshots = k.CreateTopic(t, input+"-snapshots", 1, map[string]string{"cleanup.policy": "compact"})
-	conf := kafka.Config{Brokers: k.Addrs}
+	conf := kafka.Config{Brokers: k.Addrs, Opts: opts}
 	granted := make(chan *fence.Ownership, 1)
 	group := fence.NewGroup(func(_ context.Context, o *fence.Ownership) { granted <- o }, func(*fence.Ownership, bool) {})
 	client, err := group.NewClient(t.Context(), conf, fence.Session{Group: input},
@@ -51,27 +53,47 @@ func newWriter(t *testing.T, k *kafkatest.Cluster, maxWrites int) (w *fence.Writ
 	return w, snapshots
 }
 
-// Keys are written at the same time over one producer: all are stored, whether they share transactions
-// or each has its own.
+// waiting is a context that tells when somebody waits for its end: a write then stands in the queue.
+type waiting struct {
+	context.Context
+	waits func()
+}
+
+func (w waiting) Done() <-chan struct{} {
+	w.waits()
+	return w.Context.Done()
+}
+
+// Keys are written at the same time over one producer: all are stored, and those that wait while a transaction is on its
+// way share the next one, up to the cap.
 func TestKafkaConcurrentKeys(t *testing.T) {
-	for _, maxWrites := range []int{256, 1} {
+	for maxWrites, transactions := range map[int]int{256: 1, 1: 10} {
 		t.Run(fmt.Sprint("cap ", maxWrites), func(t *testing.T) {
 			t.Parallel()
 			k := kafkatest.Start(t)
-			w, snapshots := newWriter(t, k, maxWrites)
+			a := newTap(t, k)
+			w, snapshots := newWriter(t, k, maxWrites, kgo.Dialer(a.Dialer()))
 			if err := w.Commit(t.Context(), fence.Offset{Next: 5, LeaderEpoch: -1}); err != nil {
 				t.Fatal(err)
 			}
+			held := a.Fault(wiretap.HoldRequest, wiretap.First(1, wiretap.Keys(kmsg.EndTxn)))
+			t.Cleanup(held.Lift)
 			const keys = 10
-			var all sync.WaitGroup
-			for i := range keys {
-				all.Go(func() {
-					key := []byte(fmt.Sprint("k", i))
-					if err := w.Write(t.Context(), stream.Message{Key: key, Value: key}); err != nil {
-						t.Errorf("key %s: %v", key, err)
-					}
-				})
+			var all, queued sync.WaitGroup
+			write := func(ctx context.Context, i int) {
+				key := []byte(fmt.Sprint("k", i))
+				if err := w.Write(ctx, stream.Message{Key: key, Value: key}); err != nil {
+					t.Errorf("key %s: %v", key, err)
+				}
 			}
+			all.Go(func() { write(t.Context(), keys) })
+			caught(t, held, 1)
+			for i := range keys {
+				queued.Add(1)
+				all.Go(func() { write(waiting{t.Context(), sync.OnceFunc(queued.Done)}, i) })
+			}
+			queued.Wait()
+			held.Lift()
 			all.Wait()
 			stored, commits := map[string]string{}, 0
 			for _, r := range readAll(t, k, snapshots, kgo.ReadCommitted()) {
@@ -84,11 +106,11 @@ func TestKafkaConcurrentKeys(t *testing.T) {
 					t.Errorf("progress %+v, %v: each write commits the offset again", p, err)
 				}
 			}
-			if len(stored) != keys || stored["k7"] != "k7" {
-				t.Errorf("stored %v, want %d keys", stored, keys)
+			if len(stored) != keys+1 || stored["k7"] != "k7" {
+				t.Errorf("stored %v, want %d keys", stored, keys+1)
 			}
-			if maxWrites == 1 && commits != keys+1 {
-				t.Errorf("%d transactions, want one for each of %d keys and one before", commits, keys)
+			if want := 2 + transactions; commits != want {
+				t.Errorf("%d transactions, want %d: two before, and %d for the %d keys that waited", commits, want, transactions, keys)
 			}
 		})
 	}
