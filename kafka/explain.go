@@ -97,7 +97,6 @@ func explainTLS(err error) (string, error) {
 		name      x509.HostnameError
 		invalid   x509.CertificateInvalidError
 		header    tls.RecordHeaderError
-		alert     tls.AlertError
 	)
 	const trust = "trust the authority that signed the broker's certificate (TLS.RootCAs, ssl.truststore.location, --tls-ca)"
 	switch {
@@ -110,9 +109,9 @@ func explainTLS(err error) (string, error) {
 		return "the broker's certificate is not valid, often because it has expired: renew it, and check this host's clock", stream.ErrUnreachable
 	case errors.As(err, &header):
 		return "this port does not speak TLS: turn TLS off, or use the port of a TLS listener", stream.ErrUnreachable
-	case errors.As(err, &alert):
-		return "the broker refused the TLS handshake: give a client certificate that it trusts if it asks for one, " +
-			"and a TLS version that both sides allow", stream.ErrNotAuthenticated
+	case refusedByAlert(err):
+		return "the broker refused the TLS connection: if it asks for a client certificate, give one that it trusts and that has not expired " +
+			"(Config.WithTLSFiles, ssl.keystore.location, --tls-cert); else a TLS version that both sides allow", stream.ErrNotAuthenticated
 	case errors.As(err, &handshake) && closed(err):
 		return "the broker closed the connection during the TLS handshake, as a port that does not speak TLS does: " +
 			"turn TLS off, or use the port of a TLS listener", stream.ErrUnreachable
@@ -123,6 +122,13 @@ func explainTLS(err error) (string, error) {
 		return "this port speaks TLS and the client does not: turn TLS on, or use the port of a plaintext listener", stream.ErrUnreachable
 	}
 	return "", nil
+}
+
+// refusedByAlert reports whether err is what the other side said when it ended a TLS connection: crypto/tls has no type
+// for it. Under TLS 1.3 what a broker says of a client's certificate comes after the handshake, with the first answer.
+func refusedByAlert(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error"
 }
 
 // closed reports whether err is a connection that the other side ended.

@@ -39,6 +39,7 @@ func TestExplain(t *testing.T) {
 		"deadline":         {context.DeadlineExceeded, stream.ErrUnreachable, "time allowed"},
 		"cut":              {io.ErrUnexpectedEOF, stream.ErrUnreachable, "cut"},
 		"tls closed":       {&handshakeError{host: "h:1", err: io.EOF}, stream.ErrUnreachable, "does not speak TLS"},
+		"tls alert":        {&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}, stream.ErrNotAuthenticated, "client certificate"},
 		"tls late":         {&handshakeError{host: "h:1", err: context.DeadlineExceeded}, stream.ErrUnreachable, "not speak TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {

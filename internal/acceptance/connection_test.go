@@ -69,19 +69,7 @@ func secureBench(t *testing.T, k *kafkatest.Cluster, without int) *bench {
 	b := newBenchOn(t, k, holdfast.FencedState)
 	output := k.CreateTopic(t, b.input+"-out", 1, nil)
 	name := user(without)
-	for i, p := range permissions {
-		if i == without {
-			continue
-		}
-		rs, err := b.admin.CreateACLs(t.Context(), p.allow(b, output).Allow("User:"+name).AllowHosts())
-		if err == nil {
-			err = rs[0].Err
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.awaitACLs(name, len(permissions)-min(without+1, 1))
+	b.permit(name, output, without)
 	trust, err := k.Secure.TLSConfig(false)
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +83,24 @@ func secureBench(t *testing.T, k *kafkatest.Cluster, without int) *bench {
 		return nil
 	})
 	return b
+}
+
+// permit gives a user all permissions but one (-1: all).
+func (b *bench) permit(name, output string, without int) {
+	b.t.Helper()
+	for i, p := range permissions {
+		if i == without {
+			continue
+		}
+		rs, err := b.admin.CreateACLs(b.t.Context(), p.allow(b, output).Allow("User:"+name).AllowHosts())
+		if err == nil {
+			err = rs[0].Err
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.awaitACLs(name, len(permissions)-min(without+1, 1))
 }
 
 const password = "a-password-of-a-test"
@@ -136,6 +142,7 @@ func TestKafkaSecure(t *testing.T) {
 	k := secureCluster(t)
 	t.Run("permissions", func(t *testing.T) { t.Parallel(); testPermissions(t, k) })
 	t.Run("connection", func(t *testing.T) { t.Parallel(); testConnection(t, k) })
+	t.Run("credentials", func(t *testing.T) { t.Parallel(); testCredentials(t, k) })
 	t.Run("delete compacts", func(t *testing.T) { t.Parallel(); testDeleteCompacts(t, k) })
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -31,14 +32,15 @@ const (
 // Secure is what a client needs for the TLS listeners of a cluster. Paths are PEM files that live as
 // long as the cluster.
 type Secure struct {
-	Addrs          []string // SASL_SSL: SCRAM-SHA-256 or SCRAM-SHA-512 over TLS
+	Addrs          []string // SASL_SSL: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN or OAUTHBEARER over TLS
 	CertAddrs      []string // SSL: a client certificate is demanded; its principal is User:CN=holdfast-client
 	CAPath         string
 	ClientCertPath string
 	ClientKeyPath  string
 	User, Password string
 
-	brokerPath string // key and certificate in one file, as the broker wants it
+	brokerPath string            // key and certificate in one file, as the broker wants it
+	users      map[string]string // name to password
 }
 
 // newSecure makes a certificate authority, a broker certificate for the loopback names and a client
@@ -50,6 +52,7 @@ func newSecure(dir string, users map[string]string) (*Secure, error) {
 		ClientKeyPath:  filepath.Join(dir, "client-key.pem"),
 		brokerPath:     filepath.Join(dir, "broker.pem"),
 		User:           slices.Min(slices.Collect(maps.Keys(users))),
+		users:          users,
 	}
 	s.Password = users[s.User]
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -138,15 +141,34 @@ func issue(by *issued, template *x509.Certificate) (*issued, error) {
 	}, nil
 }
 
+// UnsecuredToken is a token of OAUTHBEARER for a principal, as the broker's validator for tests takes it: nobody signs it,
+// and it lasts an hour.
+func UnsecuredToken(principal string) string {
+	now := time.Now()
+	claims := fmt.Sprintf(`{"sub":%q,"iat":%d,"exp":%d}`, principal, now.Add(-time.Minute).Unix(), now.Add(time.Hour).Unix())
+	part := base64.RawURLEncoding.EncodeToString
+	return part([]byte(`{"alg":"none"}`)) + "." + part([]byte(claims)) + "."
+}
+
 // properties configures the two TLS listeners of a broker.
 func (s *Secure) properties() map[string]string {
 	const jaas = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+	plain := "org.apache.kafka.common.security.plain.PlainLoginModule required"
+	for _, user := range slices.Sorted(maps.Keys(s.users)) {
+		plain += fmt.Sprintf(" user_%s=%q", user, s.users[user])
+	}
+	const oauth = "listener.name.sasl_ssl.oauthbearer."
 	return map[string]string{
+		"listener.name.sasl_ssl.plain.sasl.jaas.config": plain + ";",
+		oauth + "sasl.jaas.config":                      "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+		oauth + "sasl.server.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.internals.unsecured." +
+			"OAuthBearerUnsecuredValidatorCallbackHandler",
+
 		"ssl.keystore.type":                                     "PEM",
 		"ssl.keystore.location":                                 s.brokerPath,
 		"ssl.truststore.type":                                   "PEM",
 		"ssl.truststore.location":                               s.CAPath,
-		"sasl.enabled.mechanisms":                               "SCRAM-SHA-256,SCRAM-SHA-512",
+		"sasl.enabled.mechanisms":                               "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER",
 		"listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": jaas,
 		"listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": jaas,
 		"listener.name.ssl.ssl.client.auth":                     "required",
