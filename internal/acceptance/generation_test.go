@@ -19,9 +19,6 @@ import (
 // answer has arrived.
 // Public case A2.
 func TestKafkaGenerationFenceAlone(t *testing.T) {
-	if oldTransactions() {
-		t.Skip("before 4.0 the refused transaction is ended by the next takeover alone, and this test reads the topic before it")
-	}
 	for _, c := range []struct {
 		name   string
 		first  []string // committed by the owner before the generation moves on
@@ -81,8 +78,12 @@ func testGenerationFence(t *testing.T, first []string, value string, writes int)
 	if by["TxnOffsetCommit ILLEGAL_GENERATION"] == 0 || len(by) != 1 {
 		t.Errorf("the broker refused %v, want ILLEGAL_GENERATION of the offset alone", by)
 	}
-	if now := stored(t, cluster, group+"-snapshots"); now["k"] != was["k"] {
-		t.Errorf("stored %+v under a stale generation, before it was %+v", now["k"], was["k"])
+	// Before 4.0 the refused transaction is ended by the owner's next takeover, which waits for the answer that is held:
+	// until then nobody reads past it.
+	if !oldTransactions() {
+		if now := stored(t, cluster, group+"-snapshots"); now["k"] != was["k"] {
+			t.Errorf("stored %+v under a stale generation, before it was %+v", now["k"], was["k"])
+		}
 	}
 	if got := committed(t, cluster, group, input)[0]; got != next {
 		t.Errorf("offset %d was committed under a stale generation, before it was %d", got, next)

@@ -63,7 +63,7 @@ func foreignCommit(t *testing.T, c *kafkatest.Cluster, group, input string, next
 		TransactionalID: id, ProducerID: pid, ProducerEpoch: epoch, Group: group, Generation: -1,
 		Input: stream.Partition{Topic: input}, TopicID: facts.ID, Next: next, LeaderEpoch: -1,
 		Metadata: fmt.Sprintf("hf1:%x:%x", nonce, sequence),
-	}, false)
+	}, oldTransactions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,9 +77,6 @@ func foreignCommit(t *testing.T, c *kafkatest.Cluster, group, input string, next
 // begins under the same member id, after the group has answered.
 func TestKafkaGoneWhileAssignedAnotherCommits(t *testing.T) {
 	t.Parallel()
-	if oldTransactions() {
-		t.Skip("the foreign commit of this test is made without AddOffsetsToTxn, which brokers before 4.0 ask for")
-	}
 	c := kafkatest.Start(t)
 	a := newTap(t, c)
 	input := c.CreateTopic(t, kafkatest.UniqueName("input"), 1, nil)
