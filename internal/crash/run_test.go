@@ -196,16 +196,16 @@ func (r *run) begin(i int, s stage) {
 	s.act(r)
 }
 
-// send sends a record of which there are outputs, and nothing else that would make a commit come by
+// send sends a record of which there is one output, and nothing else that would make a commit come by
 // itself. last: it closes the batch.
 func (r *run) send(p int32, last bool) {
 	r.t.Helper()
 	r.tr.Load(p)
 	r.f.SendWhere(p, 1, func(v int) bool {
-		if r.c.app.Kind == trial.Pipe {
-			return trial.Outputs(v) == 1
+		if trial.Outputs(v) != 1 { // two may go in one request or in two
+			return false
 		}
-		return trial.Outputs(v) > 0 && !trial.Deletes(v) && trial.Persists(v) == last
+		return r.c.app.Kind == trial.Pipe || !trial.Deletes(v) && trial.Persists(v) == last
 	})
 }
 
