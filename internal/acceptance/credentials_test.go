@@ -61,49 +61,26 @@ func credentials(t *testing.T, k *kafkatest.Cluster) []credential {
 			return c
 		}
 	}
-	file := func(addrs []string, lines ...string) func(*testing.T) kafka.Config {
-		return func(t *testing.T) kafka.Config {
-			t.Helper()
-			lines := append([]string{
-				"bootstrap.servers=" + strings.Join(addrs, ","), "ssl.truststore.type=PEM", "ssl.truststore.location=" + s.CAPath,
-			}, lines...)
-			path := filepath.Join(t.TempDir(), "client.properties")
-			if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			c, err := kafka.FromProperties(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}
-	}
 	login := func(mechanism, module, format string, args ...any) func(*testing.T) kafka.Config {
-		return file(s.Addrs, "security.protocol=SASL_SSL", "sasl.mechanism="+mechanism,
+		return byFile(s, s.Addrs, "security.protocol=SASL_SSL", "sasl.mechanism="+mechanism,
 			"sasl.jaas.config=org.apache.kafka.common.security."+module+" required "+fmt.Sprintf(format, args...)+";")
 	}
 	const plain, scram, oauth = "plain.PlainLoginModule", "scram.ScramLoginModule", "oauthbearer.OAuthBearerLoginModule"
 	const given = `username="%s" password="%s"`
 	tokens := tokenEndpoint(t)
 	endpoint := func(secret string) func(*testing.T) kafka.Config {
-		return file(s.Addrs, "security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url="+tokens,
+		return byFile(s, s.Addrs, "security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url="+tokens,
 			fmt.Sprintf(`sasl.jaas.config=org.apache.kafka.common.security.%s required clientId="service" clientSecret="%s";`, oauth, secret))
 	}
-	certificate := func(t *testing.T) kafka.Config {
-		t.Helper()
-		c, err := kafka.Config{Brokers: s.CertAddrs}.WithTLSFiles(s.CAPath, s.ClientCertPath, s.ClientKeyPath)
-		if err != nil {
-			t.Fatal(err)
+	certificate := func(cert, key string) func(*testing.T) kafka.Config {
+		return func(t *testing.T) kafka.Config {
+			t.Helper()
+			c, err := kafka.Config{Brokers: s.CertAddrs}.WithTLSFiles(s.CAPath, cert, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
 		}
-		return c
-	}
-	none := func(t *testing.T) kafka.Config {
-		t.Helper()
-		c, err := kafka.Config{Brokers: s.CertAddrs}.WithTLSFiles(s.CAPath, "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
 	}
 	return []credential{
 		{name: "PLAIN", principal: someone, right: sasl("PLAIN", someone, password), wrong: sasl("PLAIN", someone, "wrong")},
@@ -120,12 +97,31 @@ func credentials(t *testing.T, k *kafkatest.Cluster) []credential {
 			right: login("OAUTHBEARER", oauth, `token="%s"`, kafkatest.UnsecuredToken("token")), wrong: login("OAUTHBEARER", oauth, `token="a.b.c"`),
 		},
 		{name: "OAUTHBEARER by endpoint", principal: "service", right: endpoint(password), wrong: endpoint("wrong")},
-		{name: "certificate", principal: "CN=holdfast-client", right: certificate, wrong: none},
+		{name: "certificate", principal: "CN=holdfast-client", right: certificate(s.ClientCertPath, s.ClientKeyPath), wrong: certificate("", "")},
 		{
 			name: "certificate by file", principal: "CN=holdfast-client",
-			right: file(s.CertAddrs, "security.protocol=SSL", "ssl.keystore.type=PEM", "ssl.keystore.location="+together(t, s)),
-			wrong: file(s.CertAddrs, "security.protocol=SSL"),
+			right: byFile(s, s.CertAddrs, "security.protocol=SSL", "ssl.keystore.type=PEM", "ssl.keystore.location="+together(t, s)),
+			wrong: byFile(s, s.CertAddrs, "security.protocol=SSL"),
 		},
+	}
+}
+
+// byFile is the connection that a properties file of Kafka's tools describes.
+func byFile(s *kafkatest.Secure, addrs []string, lines ...string) func(*testing.T) kafka.Config {
+	return func(t *testing.T) kafka.Config {
+		t.Helper()
+		lines := append([]string{
+			"bootstrap.servers=" + strings.Join(addrs, ","), "ssl.truststore.type=PEM", "ssl.truststore.location=" + s.CAPath,
+		}, lines...)
+		path := filepath.Join(t.TempDir(), "client.properties")
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := kafka.FromProperties(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
 }
 
