@@ -33,9 +33,14 @@ type Group struct {
 	ctx         context.Context // carries the rule switches of the run; it is never cancelled by us
 	ready       chan struct{}   // closed when NewClient is done: the client calls back before it returns
 
+	granting context.Context // ends when nothing is granted any more
+	shut     context.CancelFunc
+
 	mu      sync.Mutex
 	counter int64
 	owned   map[stream.Partition]*Ownership // assigned by the group, whatever the ownership's state
+	closed  bool                            // what was owned has been ended, and no callback does anything
+	calls   sync.WaitGroup                  // callbacks under way; none begins once closed is set
 }
 
 // NewGroup returns a Group that calls assigned for each grant and released for each end of one.
@@ -46,11 +51,17 @@ type Group struct {
 // committed; when it returns, o is gone. released(o, true) is called after the ownership was lost:
 // nothing may be flushed. In both cases no write and no output may leave after released returns.
 // An ownership that ended before the partition was taken away is released as well.
+//
+// Each ownership ends, and is released once, whatever the client tells: when the client closes, on any
+// way, what it has not taken back is lost (R24). An ownership that Renew replaces was gone before, and is
+// not released.
 func NewGroup(assigned func(context.Context, *Ownership), released func(o *Ownership, lost bool)) *Group {
-	return &Group{
+	g := &Group{
 		assigned: assigned, released: released, session: newSession(),
 		owned: map[stream.Partition]*Ownership{}, ready: make(chan struct{}),
 	}
+	g.granting, g.shut = context.WithCancel(context.Background())
+	return g
 }
 
 // Session are protocol and timings of the membership.
@@ -133,7 +144,7 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.WithHooks(g.session),
+		kgo.WithHooks(g.session, ending{g}),
 	}
 	if s.InstanceID != "" {
 		ours = append(ours, kgo.InstanceID(s.InstanceID))
@@ -162,9 +173,14 @@ const leaveLimit = 5 * time.Second
 
 // Close closes the member's client, as its CloseAllowingRebalance does: released is called for what is held,
 // and the group is left, but for a static member of a classic group, which may come back within its session.
+// What the client revokes on its way out is drained with all else that is held; what it does not is lost. When
+// Close returns each ownership is gone and was released, and nothing is granted from the moment it is called.
+// Call it once, not from a callback. A client that is closed without it ends the ownerships too.
+//
 // A static member under ServerSide has to tell the group that; the client's own request to do so lacks the
 // instance id, and the brokers refuse it. The error is about this alone: all else is closed.
 func (g *Group) Close(ctx context.Context) error {
+	g.shut()
 	g.client.CloseAllowingRebalance()
 	memberID, epoch := g.session.metadata()
 	if g.protocol != ServerSide || g.session.instanceID == "" || epoch < 1 {
@@ -244,7 +260,7 @@ func (g *Group) Owned(p stream.Partition) *Ownership {
 	return g.owned[p]
 }
 
-// grantLocked makes an ownership under memberID.
+// grantLocked makes an ownership under memberID. Look at mayGrant first.
 func (g *Group) grantLocked(p stream.Partition, memberID string) *Ownership {
 	g.counter++
 	o := newOwnership(g.counter, p, memberID, g.session)
@@ -258,30 +274,34 @@ func (g *Group) grantLocked(p stream.Partition, memberID string) *Ownership {
 // renew: the partition was taken away, the member has another id (a callback follows and grants), or
 // the ownership is not gone. Call it from the polling goroutine while rebalances are blocked, and again after
 // a nil as long as Owned returns the same ownership: no callback follows where a coordinator was deposed and
-// said, before it heard of that, that it does not know the member.
+// said, before it heard of that, that it does not know the member. Once the Group closes there is nothing to
+// renew; of a Renew that is under way then, the ownership may have been released before it is returned.
 func (g *Group) Renew(ctx context.Context, gone *Ownership) (*Ownership, error) {
 	current := func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.owned[gone.partition] == gone
 	}
-	if gone.State() != Gone || !current() {
+	if gone.State() != Gone || !current() || !g.mayGrant() {
 		return nil, nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(g.granting, cancel)()
 	liveID, _ := g.session.metadata()
 	if liveID != gone.memberID || g.session.joinNumber() != gone.joins {
 		return nil, nil
 	}
 	asking := newOwnership(0, gone.partition, gone.memberID, g.session)
 	if err := asking.confirm(ctx); err != nil {
-		if errors.Is(err, stream.ErrOwnershipLost) {
-			return nil, nil // the client learns it with its next heartbeat, and Lost follows
+		if errors.Is(err, stream.ErrOwnershipLost) || !g.mayGrant() {
+			return nil, nil // the client learns it with its next heartbeat, and Lost follows; or it closes
 		}
 		return nil, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.owned[gone.partition] != gone {
+	if g.owned[gone.partition] != gone || !g.mayGrant() {
 		return nil, nil
 	}
 	return g.grantLocked(gone.partition, gone.memberID).renewed(), nil
@@ -307,14 +327,19 @@ func (g *Group) takeStale() (stale []*Ownership) {
 	return stale
 }
 
-// regrant gives a new ownership to each partition of stale that is still assigned.
+// regrant gives a new ownership to each partition of stale that is still assigned. Where nothing is granted
+// any more they are forgotten: they have been released.
 func (g *Group) regrant(stale []*Ownership) (granted []*Ownership) {
 	liveID, _ := g.session.metadata()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, o := range stale {
-		if g.owned[o.partition] == o {
+		switch {
+		case g.owned[o.partition] != o:
+		case g.mayGrant():
 			granted = append(granted, g.grantLocked(o.partition, liveID))
+		default:
+			delete(g.owned, o.partition)
 		}
 	}
 	return granted
@@ -346,19 +371,27 @@ func each(os []*Ownership, do func(*Ownership)) {
 // onAssigned, like the other callbacks, first waits until NewClient is done: the client joins the
 // group while it is being made, and a quick group answers before the session knows the client.
 func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
-	<-g.ready
-	defer g.session.wake()
-	select {
-	case <-g.session.fellBack:
-		return // the generation of another protocol than the caller counts on
-	default:
+	if !g.enter() {
+		return
 	}
+	defer g.calls.Done()
+	defer g.session.wake()
 	stale := g.takeStale()
-	each(stale, func(o *Ownership) { g.released(o, true) })
+	each(stale, func(o *Ownership) { g.release(o, true) })
 	granted := g.regrant(stale)
+	fresh, replaced := g.grant(added)
+	each(replaced, func(o *Ownership) { g.release(o, true) })
+	each(append(granted, fresh...), func(o *Ownership) { g.assigned(g.ctx, o) })
+}
+
+// grant makes the ownerships of added. One that is replaced is lost, and has yet to be released.
+func (g *Group) grant(added map[string][]int32) (granted, replaced []*Ownership) {
 	liveID, _ := g.session.metadata()
-	var replaced []*Ownership
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.mayGrant() {
+		return nil, nil
+	}
 	for topic, partitions := range added {
 		for _, n := range partitions {
 			p := stream.Partition{Topic: topic, Partition: n}
@@ -369,39 +402,39 @@ func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]
 			granted = append(granted, g.grantLocked(p, liveID))
 		}
 	}
-	g.mu.Unlock()
-	each(replaced, func(o *Ownership) { g.released(o, true) })
-	each(granted, func(o *Ownership) { g.assigned(g.ctx, o) })
+	return granted, replaced
 }
 
 func (g *Group) onRevoked(_ context.Context, _ *kgo.Client, removed map[string][]int32) {
-	<-g.ready
+	if !g.enter() {
+		return
+	}
+	defer g.calls.Done()
 	defer g.session.wake()
 	liveID, generation := g.session.metadata()
 	token := Token{MemberID: liveID, Generation: generation, InstanceID: g.session.instanceID}
 	stale := g.takeStale()
 	revoked := g.take(removed)
+	if g.granting.Err() != nil {
+		revoked = append(revoked, g.takeAll()...) // a member that leaves gives up all that it has
+	}
 	if !rule.On(g.ctx, rule.RevokeTeardown) {
 		revoked = nil // the callback returns while the ownerships go on
 	}
-	each(union(revoked, stale), func(o *Ownership) {
-		if !o.drain(token) {
-			g.released(o, true) // gone already: as lost
-			return
-		}
-		g.released(o, false)
-		o.Lose(nil)
-	})
+	each(union(revoked, stale), func(o *Ownership) { g.release(o, !o.drain(token)) }) // gone already: as lost
 	each(g.regrant(stale), func(o *Ownership) { g.assigned(g.ctx, o) })
 }
 
-func (g *Group) onLost(_ context.Context, _ *kgo.Client, removed map[string][]int32) {
-	<-g.ready
+// onLost ends all that is owned, and not only what the client names: it is the membership that ended.
+func (g *Group) onLost(context.Context, *kgo.Client, map[string][]int32) {
+	if !g.enter() {
+		return
+	}
+	defer g.calls.Done()
 	g.session.membershipEnded()
-	lost := g.take(removed)
-	each(lost, func(o *Ownership) {
+	each(g.takeAll(), func(o *Ownership) {
 		o.Lose(fmt.Errorf("the membership ended, because the group no longer knows this member or its coordinator did not answer: %w", stream.ErrOwnershipLost))
-		g.released(o, true)
+		g.release(o, true)
 	})
 }
 

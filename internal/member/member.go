@@ -72,7 +72,7 @@ var errAsked = errors.New("stop was asked for")
 
 // Run joins the group and folds until ctx ends or a partition stops. Then it commits what was
 // folded, leaves the group, waits for every goroutine, and returns nil or why it stopped.
-func (m *Member) Run(ctx context.Context) error {
+func (m *Member) Run(ctx context.Context) (err error) {
 	m.ctx, m.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer m.stop(errAsked)
 	admin, err := m.cfg.Kafka.Client()
@@ -101,9 +101,17 @@ func (m *Member) Run(ctx context.Context) error {
 	m.wg.Go(func() { m.watchSilence(polling) })
 	m.wg.Go(func() { m.expireRetained(polling) })
 	m.wg.Go(func() { m.watchProtocol(polling) })
+	defer func() { // also where a hook that polling has called panics or ends the goroutine
+		unwatch()
+		cancel()
+		err = m.end()
+	}()
 	m.pollUntil(polling)
-	unwatch()
-	cancel()
+	return nil
+}
+
+// end leaves the group and waits for every goroutine. It returns why the member stopped.
+func (m *Member) end() error {
 	m.ending.Store(true)
 	// Close leaves the group: the revoked callback drains every partition, as in a rebalance.
 	if err := m.group.Close(m.ctx); err != nil {
@@ -389,7 +397,7 @@ func (m *Member) released(o *fence.Ownership, lost bool) {
 		w.tellLost(e)
 		return
 	}
-	w.told.Do(func() {
+	w.told.last(func() {
 		attrs := []any{"partition", o.Partition(), "ownership", o.Number(), "flushed", flushed, "took", e.Took}
 		if e.Cause != nil {
 			attrs = append(attrs, "cause", e.Cause)

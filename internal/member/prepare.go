@@ -37,8 +37,10 @@ func (w *worker) open(ctx context.Context) error {
 		Partition: w.own.Partition(), Ownership: w.own.Number(), Generation: token.Generation,
 		TookOver: committed.TookOver, Takeover: time.Since(began), Committed: committed.Next,
 	}
-	w.log.Info("partition assigned", "committed", committed.Next, "took_over", committed.TookOver, "takeover", e.Takeover)
-	call(w.m.hooks, func(h stream.Hooks) func(stream.Assigned) { return h.Assigned }, e)
+	w.told.next(func() {
+		w.log.Info("partition assigned", "committed", committed.Next, "took_over", committed.TookOver, "takeover", e.Takeover)
+		call(w.m.hooks, func(h stream.Hooks) func(stream.Assigned) { return h.Assigned }, e)
+	})
 	return nil
 }
 

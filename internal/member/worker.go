@@ -66,7 +66,7 @@ type worker struct {
 	doubt   atomic.Bool           // a transaction's outcome is unknown: nothing is folded (R5)
 	flushed atomic.Bool           // everything folded is committed
 	stopped atomic.Pointer[error] // why it stopped by itself, after a flush
-	told    sync.Once             // the end was told to hooks and log
+	told    telling               // to hooks and log: the grant and the end
 }
 
 func newWorker(m *Member, o *fence.Ownership) *worker {
@@ -379,7 +379,7 @@ func (w *worker) teardown() {
 
 // tellLost tells hooks and log, once: the worker finds the end as well as the group's callback.
 func (w *worker) tellLost(e stream.Released) {
-	w.told.Do(func() {
+	w.told.last(func() {
 		w.log.Warn("ownership lost", "cause", e.Cause)
 		call(w.m.hooks, func(h stream.Hooks) func(stream.Released) { return h.Lost }, e)
 	})

@@ -175,6 +175,13 @@ func (l *link) heal() {
 	l.resetLocked(func(c *conn) bool { return c.lossy })
 }
 
+// setSlow has answers to a request take as long.
+func (l *link) setSlow(key kmsg.Key, takes time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slow = map[kmsg.Key]time.Duration{key: takes}
+}
+
 // kill is the end of the process, as far as the brokers can see.
 func (l *link) kill() {
 	l.mu.Lock()
