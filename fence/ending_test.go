@@ -157,7 +157,7 @@ func TestCloseWaitsForACallbackUnderWay(t *testing.T) {
 		synctest.Wait()
 		all := []*Ownership{c.of(0), c.of(1)}
 		if len(c.ended) != 0 || all[1] == nil {
-			t.Errorf("%d were released while the callback was under way, owned %v", len(c.ended), all)
+			t.Errorf("I6: %d were released while the callback was under way, owned %v", len(c.ended), all)
 		}
 		close(returned)
 		wg.Wait()

@@ -38,7 +38,7 @@ var ownershipBugs = []Bug{
 	{
 		Name: "not-granted-anew", Rules: []string{"R2"},
 		Off:   "a partition that stayed assigned over a rejoin gets no new ownership",
-		Edits: []Edit{{group, "\t\tif g.owned[o.partition] == o {\n\t\t\tgranted", "\t\tif g.owned[o.partition] != o {\n\t\t\tgranted"}},
+		Edits: []Edit{{group, "\t\tcase g.owned[o.partition] != o:\n", "\t\tcase g.owned[o.partition] == o:\n"}},
 		Test:  Test{Package: "fence", Name: "TestSilentRejoin"}, Invariant: "I7",
 	},
 	{
@@ -76,5 +76,44 @@ var ownershipBugs = []Bug{
 		Off:   "a heartbeat counts from its answer, not from its sending",
 		Edits: []Edit{{"fence/session.go", "s.now().Add(-e2e.DurationE2E())", "s.now()"}},
 		Test:  Test{Package: "fence", Name: "TestFreshCountsFromTheSending"}, Invariant: "I4",
+	},
+	{
+		Name: "closed-client-ends-nothing", Rules: []string{"R24"},
+		Off:   "what the client has not taken back when it is closed stays held",
+		Edits: []Edit{{"fence/ending.go", "{ e.g.endAll() }", "{ e.g.shut() }"}},
+		Test:  Test{Package: "fence", Name: "TestClosedClientEndsWhatItHasNotTakenBack"}, Invariant: "I6",
+	},
+	{
+		Name: "leaves-with-what-was-forgotten", Rules: []string{"R24"},
+		Off:   "a member that leaves drains what its client still knows of, and no more",
+		Edits: []Edit{{group, "\t\trevoked = append(revoked, g.takeAll()...) // a member", "\t\trevoked = append(revoked, g.take(removed)...) // a member"}},
+		Test:  Test{Package: "fence", Name: "TestLeavingDrainsAllThatIsHeld"}, Invariant: "I6",
+	},
+	{
+		Name: "lost-in-part", Rules: []string{"R24"},
+		Off: "a membership that ended ends what the client names, and not all that is owned",
+		Edits: []Edit{
+			{group, "func (g *Group) onLost(context.Context, *kgo.Client, map[string][]int32) {", "func (g *Group) onLost(_ context.Context, _ *kgo.Client, named map[string][]int32) {"},
+			{group, "\teach(g.takeAll(), func(o *Ownership) {\n\t\to.Lose(fmt.Errorf(\"the membership", "\teach(g.take(named), func(o *Ownership) {\n\t\to.Lose(fmt.Errorf(\"the membership"},
+		},
+		Test: Test{Package: "fence", Name: "TestLostMembershipEndsAllThatIsHeld"}, Invariant: "I6",
+	},
+	{
+		Name: "granted-while-it-closes", Rules: []string{"R24"},
+		Off:   "partitions are granted while the group closes",
+		Edits: []Edit{{"fence/ending.go", "\tcase <-g.granting.Done():\n\t\treturn false\n", ""}},
+		Test:  Test{Package: "fence", Name: "TestNothingIsGrantedAfterTheEnd"}, Invariant: "I6",
+	},
+	{
+		Name: "closed-under-a-callback", Rules: []string{"R24"},
+		Off:   "what a callback under way has granted is released before it is set up",
+		Edits: []Edit{{"fence/ending.go", "\tg.calls.Wait() //", "\t//"}},
+		Test:  Test{Package: "fence", Name: "TestCloseWaitsForACallbackUnderWay"}, Invariant: "I6",
+	},
+	{
+		Name: "told-after-the-end", Rules: []string{"R24"},
+		Off:   "hooks are told of a grant whose end they were told of before",
+		Edits: []Edit{{"internal/member/telling.go", "\tt.over = last\n", "\tt.over = last && t.busy\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestNothingIsToldAfterTheEnd"}, Invariant: "I6",
 	},
 }
