@@ -86,9 +86,11 @@ type Config[S any] struct {
 	// stream.RetryThenDeadLetter, which it requires. nil: nowhere, and these stop the flow.
 	DeadLetters *dlq.Policy
 	// Clone returns a deep copy of a state. It is called when a fold asks for the state (Key.State), once
-	// a step, from the partition's goroutine, and not at all for an S without references. It is wanted where S holds references (maps, slices,
-	// pointers): without it a failed step makes the partition drop its memory and restore, since the
-	// fold may have changed what it was given.
+	// a step, from the partition's goroutine, and not at all for an S without references. It is wanted
+	// where S holds references (maps, slices, pointers), since a fold may have changed what it was given
+	// when it fails; New warns where it is missing. Without it the first such failure makes the partition
+	// commit what precedes the record, drop its memory and restore; from then on the process encodes the
+	// state before each step that asks for it, and decodes it if the step fails, which costs more than Clone.
 	Clone func(S) S
 	// Member sets the timings of the group membership.
 	Member Member

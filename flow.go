@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/holdfast-go/holdfast/claim"
 	"github.com/holdfast-go/holdfast/internal/engine"
@@ -17,11 +18,15 @@ type Flow[S any] struct {
 }
 
 // New returns a flow for c. It does not reach out to Kafka. The error joins every fault that was
-// found in c, each matching ErrConfig or ErrReservedOption and naming the field.
+// found in c, each matching ErrConfig or ErrReservedOption and naming the field. It logs a warning
+// where S holds references and there is no Clone.
 func New[S any](c Config[S]) (*Flow[S], error) {
 	j, err := job.New(c.job(), c.faults())
 	if err != nil {
 		return nil, err
+	}
+	if c.Logger != nil && c.Clone == nil && engine.HoldsReferences[S]() {
+		c.Logger.Warn("the state holds references and there is no Clone", "group", c.Group, "state", reflect.TypeFor[S]().String())
 	}
 	return &Flow[S]{job: j}, nil
 }

@@ -122,7 +122,7 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 		violated(OneBatch, "Close before Start or with a batch in flight")
 	}
 	ns := e.at(now)
-	if !e.wanted(ns, drain) || e.cfg.Whole && e.tainted { // spoiled, and so not to be committed
+	if !e.wanted(ns, drain) || e.spoiled {
 		return nil, nil
 	}
 	b := &Batch{closedBefore: e.closedAt}
@@ -320,15 +320,10 @@ func (e *Engine[S]) room(n int) []byte {
 
 // encodeState lets the codec append to spare room. A result that did not fit, or that the codec
 // made elsewhere, is taken as it is.
-func (e *Engine[S]) encodeState(s S) (out []byte, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = panicked(v)
-		}
-	}()
+func (e *Engine[S]) encodeState(s S) ([]byte, error) {
 	used := len(e.arena)
 	spare := e.arena[used:used:cap(e.arena)]
-	out, err = e.cfg.Encode(spare, s)
+	out, err := e.encodeInto(spare, s)
 	if err != nil {
 		return nil, err
 	}
@@ -339,6 +334,16 @@ func (e *Engine[S]) encodeState(s S) (out []byte, err error) {
 		e.arena = e.arena[:used+len(out)]
 	}
 	return out[:len(out):len(out)], nil
+}
+
+// encodeInto calls the codec.
+func (e *Engine[S]) encodeInto(dst []byte, s S) (out []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v)
+		}
+	}()
+	return e.cfg.Encode(dst, s)
 }
 
 // depart marks the keys of the batch as in flight.

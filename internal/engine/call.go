@@ -25,7 +25,10 @@ type step[S any] struct {
 	has     bool      // work is a state
 	loaded  bool      // work and has are set
 	shared  bool      // work shares memory with the key's state
-	deleted bool      // Delete was called last
+	copied  bool      // before is the state as it was
+	before  []byte
+	lacks   error // why there is no copy
+	deleted bool  // Delete was called last
 	persist bool
 	outputs []stream.Message
 	err     error
@@ -52,7 +55,8 @@ func (c *Call[S]) State() (s S, ok bool) {
 }
 
 // load gives the step a value to work on that can be thrown away: a copy made by assignment or by
-// Clone. Without either the fold gets the state itself, and a failure spoils it.
+// Clone. Without either the fold gets the state itself, and a failure spoils it, unless it can be
+// read back from a copy by the codec (CopyByCodec).
 func (s *step[S]) load() {
 	if s.loaded {
 		return
@@ -61,7 +65,9 @@ func (s *step[S]) load() {
 		c := &s.engine.cfg
 		if s.has = true; c.Plain || c.Clone == nil {
 			s.work = s.entry.state
-			s.shared = !c.Plain
+			if s.shared = !c.Plain; s.shared && s.engine.copies {
+				s.engine.copyState(s)
+			}
 		} else {
 			s.work = c.Clone(s.entry.state)
 		}

@@ -81,8 +81,10 @@ type Engine[S any] struct {
 	keys map[string]*entry[S]
 
 	started     bool
-	retained    bool // between Retain and Start
-	tainted     bool
+	retained    bool      // between Retain and Start
+	tainted     bool      // no step is possible any more: memory has to be dropped
+	spoiled     bool      // with Whole: nor is a batch, since memory is ahead of what can be committed
+	copies      bool      // states are copied by the codec before a step
 	base        time.Time // times are kept as nanoseconds since Start
 	next        int64     // next offset to fold
 	first       int64     // next as it was at Start
@@ -113,6 +115,7 @@ type Engine[S any] struct {
 	batch  *Batch // in flight
 	flying []flown[S]
 	arena  []byte // spare room that snapshots are encoded into
+	spare  []byte // and copies of states (CopyByCodec)
 
 	kept  []error // of keys that could not be written and stay dirty, until Kept is called
 	step  step[S]

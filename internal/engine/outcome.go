@@ -137,7 +137,7 @@ func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, 
 			r.From, r.Key = e.flying[w].entry.flight.from(r.Offset), b.Writes[w].Key
 		}
 		e.Aborted(now, b)
-		e.tainted = true
+		e.tainted, e.spoiled = true, true
 		return nil, r
 	}
 	f := e.flying[i]

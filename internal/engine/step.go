@@ -49,8 +49,11 @@ type Result struct {
 	Failure *stream.RecordError
 	// Tainted tells that the failed step may have changed the key's state in place, as S holds
 	// references and there is no Clone. No further step is possible: the partition must be dropped
-	// and restored. Close still works, and leaves the spoiled key out with its hold in force.
+	// and restored. Close still works, for all that was done before this step (see CopyByCodec).
 	Tainted bool
+	// Uncopied tells, of a step that is Tainted though states are copied by the codec, why there is no
+	// copy. It is the error of a state that cannot be written, as Close returns it.
+	Uncopied error
 }
 
 // Step applies one record to its key. Records come in strictly rising offset order.
@@ -122,19 +125,16 @@ func (e *Engine[S]) fold(ctx context.Context, now time.Time, x *entry[S], key []
 	if err == nil {
 		err = st.err
 	}
-	outputs, shared := st.outputs, st.shared
+	outputs, res := st.outputs, Result{}
 	if err == nil {
 		e.apply(e.at(now), r.Offset, r.LeaderEpoch, st)
 	}
+	if err != nil {
+		res = e.fail(r, err)
+		e.undo(st, &res)
+	}
 	*st = step[S]{}
 	if err != nil {
-		res := e.fail(r, err)
-		if shared {
-			res.Tainted, e.tainted, x.tainted = true, true, true
-			if x.in != nil {
-				x.in.remove(x)
-			}
-		}
 		return res
 	}
 	e.advance(r.Offset, r.LeaderEpoch)

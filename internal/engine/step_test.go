@@ -69,15 +69,20 @@ func TestFailedStepOnReferences(t *testing.T) {
 		name    string
 		fold    func(*Call[counts], stream.Record) error
 		change  func(*Config[counts])
+		copies  bool
 		tainted bool
 	}{
-		{"no clone, state handed out", inPlace, nil, true},
-		{"no clone, state never handed out", set, nil, false},
-		{"clone", inPlace, withClone, false},
+		{"no clone, state handed out", inPlace, nil, false, true},
+		{"no clone, state never handed out", set, nil, false, false},
+		{"clone", inPlace, withClone, false, false},
+		{"copied by the codec", inPlace, nil, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			e := mapEngine(c.fold, c.change)
+			if c.copies {
+				e.CopyByCodec()
+			}
 			e.Step(t.Context(), epoch0, rec(0, "a", ""))
 			before, _ := e.Get([]byte("a"))
 			want := before.State["n"]

@@ -136,6 +136,15 @@ func (w *worker) settle(err error) error {
 
 // flush commits everything that was folded: at a revoke, or before the partition stops.
 func (w *worker) flush() error {
+	if err := w.commitAll(); err != nil {
+		return err
+	}
+	w.flushed.Store(w.settled())
+	return nil
+}
+
+// commitAll commits everything that was folded and can be committed.
+func (w *worker) commitAll() error {
 	for {
 		if w.inflight != nil {
 			select {
@@ -157,7 +166,6 @@ func (w *worker) flush() error {
 			return err
 		}
 		if b == nil {
-			w.flushed.Store(w.settled())
 			return nil
 		}
 		w.start(b)

@@ -26,6 +26,7 @@ type Engine interface {
 	Singly(keys map[string]int64)
 	After(epoch int32)
 	Retain() bool
+	CopyByCodec()
 	Start(now time.Time, next, committed int64, skip map[int64]bool)
 	Step(ctx context.Context, now time.Time, r stream.Record) engine.Result
 	Mapped(r stream.Record, ms []stream.Message, err error) engine.Result

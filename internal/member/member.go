@@ -51,6 +51,7 @@ type Member struct {
 
 	retention *retention
 	ending    atomic.Bool // the group is left
+	copying   atomic.Bool // a failed step has spoiled a state: from then on states are copied by the codec
 }
 
 // New returns a member.

@@ -22,7 +22,11 @@ func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
 		return false, w.own.Cause()
 	}
 	failure := result.Failure
-	if w.m.refusal(r) == nil { // else it was counted when it was refused
+	if w.m.refusal(r) != nil { // it was counted when it was refused
+		if err := w.commitAll(); err != nil { // R29: what precedes it
+			return false, err
+		}
+	} else {
 		failure.Attempt = w.m.countFailure(w.own.Partition(), r.Offset)
 	}
 	action := stream.Stop
@@ -33,7 +37,7 @@ func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
 	call(w.m.hooks, func(h stream.Hooks) func(stream.Failed) { return h.Failed }, stream.Failed{
 		Partition: w.own.Partition(), Offset: r.Offset, Attempt: failure.Attempt, Action: action, Err: failure.Err,
 	})
-	return w.carryOut(r, failure, action, result.Tainted)
+	return w.carryOut(r, failure, action, result)
 }
 
 // errNoLetters is the error of a policy that needs a dead-letter topic where there is none.
@@ -149,13 +153,13 @@ func (w *worker) unwritten(err error) error {
 }
 
 // carryOut does what the policy decided.
-func (w *worker) carryOut(r stream.Record, failure *stream.RecordError, action stream.Action, tainted bool) (bool, error) {
+func (w *worker) carryOut(r stream.Record, failure *stream.RecordError, action stream.Action, result engine.Result) (bool, error) {
 	p := w.own.Partition()
 	switch action {
 	case stream.Skip:
 		w.m.rememberSkip(p, r.Offset)
-		if tainted {
-			return false, w.tainted(r.Offset)
+		if result.Tainted {
+			return false, w.tainted(r.Offset, result)
 		}
 		w.engine.Skip(r)
 		w.pop()
@@ -166,16 +170,16 @@ func (w *worker) carryOut(r stream.Record, failure *stream.RecordError, action s
 			pause = w.m.cfg.DeadLetters.Backoff(failure.Attempt)
 		}
 		w.m.forgetRefusal(p, r.Offset)
-		if tainted {
-			return false, w.tainted(r.Offset)
+		w.blocked = time.Now().Add(pause)
+		if result.Tainted {
+			return false, w.tainted(r.Offset, result)
 		}
 		w.callAgain()
-		w.blocked = time.Now().Add(pause)
 		return false, nil
 	case stream.DeadLetter:
-		if tainted { // asked again about the same failure, with the state as it was
+		if result.Tainted { // asked again about the same failure, with the state as it was
 			w.m.rememberRefusal(p, r.Offset, failure.Err, failure.Panicked)
-			return false, w.tainted(r.Offset)
+			return false, w.tainted(r.Offset, result)
 		}
 		return w.deadLetter(r, failure)
 	case stream.Stop:
@@ -223,11 +227,4 @@ func (w *worker) ask(failure *stream.RecordError) (action stream.Action) {
 
 func retryPause(attempt int) time.Duration {
 	return min(100*time.Millisecond<<min(attempt-1, 10), 30*time.Second)
-}
-
-// tainted ends the ownership: the failed fold may have changed a state in place, and there is no
-// Clone to tell what it was (R19). The partition is granted anew and restored.
-func (w *worker) tainted(offset int64) error {
-	return stream.NewError(w.stage(), fmt.Errorf("state may have been changed by a failed step and is restored: %w", stream.ErrOwnershipLost)).
-		At(w.own.Partition(), offset).Hinted("give Config.Clone to avoid the restore")
 }

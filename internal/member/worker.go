@@ -57,6 +57,7 @@ type worker struct {
 	kept        *retained           // from an ownership before; nil: none, or it was used or dropped
 	inflight    *engine.Batch
 	refusals    bool       // some record could not be committed under an earlier ownership
+	copying     bool       // the engine copies states by the codec
 	calls       []*mapCall // of a pipe's function, for the records at the head of the queue; the first is nil before it is called again
 	outcome     chan error
 	restored    time.Time // zero: not yet
@@ -123,6 +124,9 @@ func (w *worker) finish(err error) {
 	close(w.done)
 	switch {
 	case cause == nil, w.m.ctx.Err() != nil:
+	case errors.Is(cause, errSpoiled):
+		w.tellLost(stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
+		w.m.renewAfter(max(time.Until(w.blocked), 0), w)
 	case errors.Is(cause, stream.ErrOwnershipLost), passing(cause) && w.m.mayRenew(w.own.Partition()):
 		w.tellLost(stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
 		w.m.renewLater(w)
@@ -322,6 +326,7 @@ func (w *worker) step(now time.Time, r stream.Record) (result engine.Result, ok 
 		}
 	}
 	if w.m.cfg.Map == nil {
+		w.copyStates()
 		w.calling.Add(1)
 		defer w.calling.Add(-1)
 		return w.engine.Step(w.ctx, now, r), true

@@ -63,6 +63,12 @@ var engineBugs = []Bug{
 		Test:  Test{Package: "internal/engine", Name: "TestFailedStepOnReferences"}, Invariant: "I2",
 	},
 	{
+		Name: "copy-not-read-back", Rules: []string{"R29"},
+		Off:   "a state that was copied is not read back when the step fails",
+		Edits: []Edit{{"internal/engine/copy.go", "\t\t\tx.state = state\n", "\t\t\t_ = state\n"}},
+		Test:  Test{Package: "internal/engine", Name: "TestCopiesUndoEachFailedStep"}, Invariant: "I2",
+	},
+	{
 		Name: "tombstone-at-once", Rules: []string{"R20"},
 		Off:   "a delete is its tombstone, without the deletion before it",
 		Edits: []Edit{{engineBatch, "case x.deleted && (e.cfg.NoTwoWriteDelete || e.cfg.Whole):", "case x.deleted:"}},

@@ -4,6 +4,7 @@ import "github.com/holdfast-go/holdfast/internal/rule"
 
 const (
 	memberPrepare = "internal/member/prepare.go"
+	memberTainted = "internal/member/tainted.go"
 	remedies      = "TestRebuildCuresWhatItIsNamedFor"
 )
 
@@ -80,6 +81,24 @@ var memberBugs = []Bug{
 		Off:   "of a whole batch the last record of the key that the broker refuses counts as the one at fault",
 		Edits: []Edit{{"internal/member/policy.go", "more := r.From < r.Offset && w.m.rememberKey", "more := r.From > r.Offset && w.m.rememberKey"}},
 		Test:  Test{Package: "internal/member", Name: "TestOnlyTheRecordAtFaultIsRejected"}, Invariant: "I2",
+	},
+	{
+		Name: "no-copies", Rules: []string{"R29"},
+		Off:   "states are not copied by the codec after a failed step has spoiled one",
+		Edits: []Edit{{memberTainted, "\t\tw.engine.CopyByCodec()\n", ""}, {memberTainted, "if w.copying { //", "if w.copying && w.m == nil { //"}},
+		Test:  Test{Package: "internal/member", Name: "TestFoldsThatFailWithoutCloneGoForward/FencedState_skip_one_in_a_hundred"}, Invariant: "I7",
+	},
+	{
+		Name: "back-before-forward", Rules: []string{"R29"},
+		Off:   "what precedes a record that spoiled a state is dropped with the memory",
+		Edits: []Edit{{memberTainted, "\tif err := w.commitAll(); err != nil {\n\t\treturn err\n\t}\n", ""}},
+		Test:  Test{Package: "internal/member", Name: "TestWhatPrecedesASpoiledStateIsCommitted"}, Invariant: "I7",
+	},
+	{
+		Name: "refused-before-committed", Rules: []string{"R29"},
+		Off:   "what precedes a record that was refused is not committed before the policy is asked",
+		Edits: []Edit{{"internal/member/policy.go", "\t\tif err := w.commitAll(); err != nil { // R29", "\t\tif err := error(nil); err != nil { // R29"}},
+		Test:  Test{Package: "internal/member", Name: "TestWhatPrecedesARefusedRecordIsCommitted"}, Invariant: "I7",
 	},
 	{
 		Name: "drains-past-the-budget", Rules: []string{"R13"}, Mistake: "deadline longer than max.poll.interval",

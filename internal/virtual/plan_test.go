@@ -121,8 +121,19 @@ func planOf(seed uint64) plan {
 		p.setting.Guarantee, actions = holdfast.Unfenced, calm
 	}
 	p.setting.speak(protocolOf(seed, p.setting.OldBrokers))
+	copies := rand.New(rand.NewPCG(seed, 3)) // drawn apart, as the protocol is
+	p.setting.NoClone = !p.setting.Pipe && copies.IntN(2) == 0
 	for at := time.Duration(0); at < p.long; at += between(r, 20*time.Millisecond, 1200*time.Millisecond) {
 		p.steps = append(p.steps, stepOf(r, actions, at, p.setting.Partitions, p.setting.Member.Protocol))
+	}
+	if p.setting.NoClone && copies.IntN(3) == 0 { // more than half of the records fail
+		for _, s := range p.steps {
+			for i := range s.rs {
+				if copies.IntN(2) == 0 {
+					s.rs[i].value = "bad"
+				}
+			}
+		}
 	}
 	return p
 }
@@ -232,6 +243,9 @@ func (p plan) lines() []string {
 	kind := s.Guarantee.String()
 	if s.Pipe {
 		kind = fmt.Sprintf("pipe of %d calls", s.Concurrency)
+	}
+	if s.NoClone {
+		kind += " without Clone"
 	}
 	out := []string{fmt.Sprintf("seed %d: %s, %v, %d partitions, old brokers %t, delay %v, commit %+v, %d members at first", p.seed, kind, s.Member.Protocol, s.Partitions, s.OldBrokers, s.Delay, s.Commit, p.first)}
 	for _, s := range p.steps {

@@ -41,6 +41,7 @@ var rare = []string{
 	"restore waited for an open transaction",
 	"retained state used",
 	"dead letter",
+	"state spoiled by a failed step",
 	"tombstone written",
 	"deleted key came back",
 	"aborted input record",
@@ -93,6 +94,7 @@ var messages = map[string]string{
 	"restore waits for an open transaction on our own transactional id: another process opened it ":     "restore took over again",
 	"restore makes no progress":                                                                         "restore made no progress",
 	"joining the group is tried again":                                                                  "joining tried again",
+	"a step failed on a state that cannot be copied":                                                    "state spoiled by a failed step",
 	"fetch is tried again":                                                                              "fetch tried again",
 	"partition could not be granted anew yet":                                                           "grant anew failed",
 }

@@ -38,33 +38,41 @@ const (
 	rejects = "rejects"
 )
 
-// tally is the state of the fold: a lost, repeated or reordered record shows in it.
+// tally is the state of the fold: a lost, repeated or reordered record shows in it. It is held by reference,
+// and changed in place.
 type tally struct {
 	N    int
 	Sum  int64
 	Hash uint64
 }
 
-func (s tally) with(v int64) tally {
-	return tally{N: s.N + 1, Sum: s.Sum + v, Hash: (s.Hash ^ uint64(v+1)) * 1099511628211}
+func (s *tally) add(v int64) {
+	s.N, s.Sum, s.Hash = s.N+1, s.Sum+v, (s.Hash^uint64(v+1))*1099511628211
 }
 
-// fold adds a number, deletes the key on "del", and fails on anything else. A number before "now" asks
-// for a persist.
-func fold(_ context.Context, k *holdfast.Key[tally], r stream.Record) error {
+func clone(s *tally) *tally {
+	out := *s
+	return &out
+}
+
+// fold adds a number, deletes the key on "del", and fails on anything else, after it has changed the state
+// in place. A number before "now" asks for a persist.
+func fold(_ context.Context, k *holdfast.Key[*tally], r stream.Record) error {
 	text, now := strings.CutSuffix(string(r.Value), "now")
 	if text == "del" {
 		k.Delete()
 		k.Emit(stream.Message{Topic: output, Key: r.Key, Value: fmt.Appendf(nil, "deleted at %d", r.Offset)})
 		return nil
 	}
+	s, ok := k.State()
+	if !ok {
+		s = &tally{}
+		k.Set(s)
+	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	if s.add(n); err != nil {
 		return err
 	}
-	s, _ := k.State()
-	s = s.with(n)
-	k.Set(s)
 	k.Emit(stream.Message{Topic: output, Key: r.Key, Value: fmt.Appendf(nil, "%d after %d at %d", s.Sum, s.N, r.Offset)})
 	if now {
 		k.Persist()
@@ -89,6 +97,7 @@ func copyRecord(_ context.Context, r stream.Record, out *pipe.Out) error {
 type setting struct {
 	Pipe        bool
 	Guarantee   holdfast.Guarantee
+	NoClone     bool // of a flow
 	Partitions  int32
 	Concurrency int // of a pipe
 	Brokers     int
@@ -168,13 +177,17 @@ func (w *world) kafka(dial dialer, opts ...kgo.Opt) kafka.Config {
 func deadLetter(context.Context, *stream.RecordError) stream.Action { return stream.DeadLetter }
 
 // flow is the configuration of the flow, without what is a member's own.
-func (w *world) flow() holdfast.Config[tally] {
-	return holdfast.Config[tally]{
+func (w *world) flow() holdfast.Config[*tally] {
+	c := holdfast.Config[*tally]{
 		Kafka: w.kafka(w.net.DialContext), Group: group, Inputs: []string{input}, Outputs: []string{output},
 		Snapshots: holdfast.Snapshots{Create: &holdfast.TopicConfig{Configs: map[string]string{"min.compaction.lag.ms": "604800000"}}},
-		Codec:     codec.JSON[tally](), Fold: fold, Guarantee: w.s.Guarantee, OnError: deadLetter,
+		Codec:     codec.JSON[*tally](), Fold: fold, Clone: clone, Guarantee: w.s.Guarantee, OnError: deadLetter,
 		DeadLetters: &dlq.Policy{Topic: rejects}, Member: w.s.Member, Commit: w.s.Commit,
 	}
+	if w.s.NoClone {
+		c.Clone = nil
+	}
+	return c
 }
 
 func (w *world) pipe() pipe.Config {
@@ -251,7 +264,7 @@ func (m *member) build() (runner, error) {
 	conf := m.w.flow()
 	conf.Kafka, conf.Logger, conf.Hooks = m.w.kafka(m.link.Dial, kgo.ClientID(m.name)), slog.New(logged{marks: m.marks}), hooks
 	call := conf.Fold
-	conf.Fold = func(ctx context.Context, k *holdfast.Key[tally], r stream.Record) error {
+	conf.Fold = func(ctx context.Context, k *holdfast.Key[*tally], r stream.Record) error {
 		m.linger(ctx, r)
 		return call(ctx, k, r)
 	}
