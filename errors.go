@@ -29,6 +29,7 @@ var (
 	ErrOtherGroup         = stream.ErrOtherGroup
 	ErrOtherProtocol      = stream.ErrOtherProtocol
 	ErrInstanceTaken      = stream.ErrInstanceTaken
+	ErrGroupFull          = stream.ErrGroupFull
 	ErrInputChanged       = stream.ErrInputChanged
 	ErrFoldVersion        = stream.ErrFoldVersion
 	ErrCorruptSnapshot    = stream.ErrCorruptSnapshot

@@ -133,6 +133,7 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	g.ctx = context.WithoutCancel(ctx)
 	g.session.group, g.session.instanceID = s.Group, s.InstanceID
 	g.session.sessionTimeout, g.session.rebalanceTimeout = s.SessionTimeout, s.RebalanceTimeout
+	g.session.silence() // which is counted from here on
 	ours := []kgo.Opt{
 		kgo.ConsumerGroup(s.Group),
 		kgo.SessionTimeout(s.SessionTimeout),
@@ -244,9 +245,9 @@ func refuseReserved(opts []kgo.Opt) error {
 	return errors.Join(refused...)
 }
 
-// Silence returns how long the group has not answered this member, less the time, up to the rebalance
-// timeout, that a JoinGroup waits for the other members. The client tries for ever, and says nothing: a caller that must not wait for ever
-// looks here.
+// Silence returns how long the group has given this member no answer that lets it go on, less the time, up to
+// the rebalance timeout, that a JoinGroup waits for the other members. An error is no such answer. The client
+// tries for ever, and says nothing: a caller that must not wait for ever looks here.
 func (g *Group) Silence() time.Duration { return g.session.silence() }
 
 // FellBack is closed when the client was to speak ServerSide and spoke a classic protocol: a broker does
@@ -376,6 +377,7 @@ func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]
 	}
 	defer g.calls.Done()
 	defer g.session.wake()
+	g.session.seated()
 	stale := g.takeStale()
 	each(stale, func(o *Ownership) { g.release(o, true) })
 	granted := g.regrant(stale)

@@ -2,9 +2,11 @@ package fence
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -30,8 +32,8 @@ type session struct {
 	joins    int64         // rises on every loss of the membership
 	answered time.Time     // when the newest request was sent by whose answer the group knew the member
 	joinSent time.Time     // when the JoinGroup was sent that has not been answered; zero: none
-	heard    time.Time     // when the group last answered anything, or was first looked at
-	waiting  time.Time     // when the first JoinGroup was sent since then; zero: none
+	useful   useful        // when the group last answered what lets the member go on
+	asking   int           // heartbeats of our own that are under way, beside the client's
 	changed  chan struct{} // closed and replaced when any of this or the token may have changed
 	// expectServerSide: the caller wants KIP-848 and no other protocol.
 	expectServerSide bool
@@ -57,6 +59,7 @@ func (s *session) membershipEnded() {
 	s.mu.Lock()
 	s.joins++
 	s.answered, s.joinSent = time.Time{}, time.Time{}
+	s.useful.ended()
 	s.wakeLocked()
 	s.mu.Unlock()
 }
@@ -116,26 +119,43 @@ var (
 	joinKey      = int16(kmsg.JoinGroup)
 	syncKey      = int16(kmsg.SyncGroup)
 	heartbeatKey = int16(kmsg.Heartbeat)
+	findKey      = int16(kmsg.FindCoordinator)
 	// consumerHeartbeatKey is the one request of a member under KIP-848.
 	consumerHeartbeatKey = int16(kmsg.ConsumerGroupHeartbeat)
 )
 
-// OnBrokerWrite implements kgo.HookBrokerWrite: it sees when a JoinGroup leaves.
+// OnBrokerWrite implements kgo.HookBrokerWrite: it sees when a JoinGroup leaves, and by what leaves next what
+// the answers before were (see useful).
 func (s *session) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, timeToWrite time.Duration, err error) {
-	if key != joinKey || err != nil {
+	if err != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.now()
+	switch key {
+	case findKey:
+		s.useful.withdraw()
+	case syncKey:
+		s.useful.joined(now, s.rebalanceTimeout)
+	case heartbeatKey, consumerHeartbeatKey, joinKey:
+		if s.asking > 0 {
+			break // it may be ours, and shows nothing of what the client makes of the answers before
+		}
+		if sent := s.useful.next(); sent.After(s.answered) && s.freshLocked() {
+			s.answered = sent
+		}
+	}
+	if key != joinKey {
+		return
+	}
 	if s.expectServerSide {
 		s.expectServerSide = false
 		close(s.fellBack)
 	}
-	if s.waiting.IsZero() {
-		s.waiting = s.now()
-	}
+	s.useful.joins(now)
 	if s.freshLocked() { // else it is the rejoin of a member that the group may have expelled
-		s.joinSent = s.now().Add(-timeToWrite)
+		s.joinSent = now.Add(-timeToWrite)
 	}
 }
 
@@ -148,6 +168,9 @@ func (s *session) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, timeT
 //  1. a process wakes after its session and holds its outputs back
 //  2. its client's heartbeat is answered UNKNOWN_MEMBER_ID: something that was sent just now
 //  3. the outputs leave before the client has called back that the partitions are lost
+//
+// And once the client has lost its coordinator, what it is answered counts from the request after it on, by
+// which the answer is known to have been a good one (see useful).
 func (s *session) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
 	if key != joinKey && key != syncKey && key != heartbeatKey && key != consumerHeartbeatKey {
 		return
@@ -159,37 +182,16 @@ func (s *session) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E
 		s.joinSent = time.Time{}
 	}
 	if e2e.WriteErr == nil && e2e.ReadErr == nil {
-		s.heard, s.waiting = s.now(), time.Time{}
 		s.serverSide = key == consumerHeartbeatKey
-		if sent := s.now().Add(-e2e.DurationE2E()); fresh && sent.After(s.answered) {
+		sent, trusted := s.now().Add(-e2e.DurationE2E()), true
+		if (key == heartbeatKey || key == consumerHeartbeatKey) && s.asking == 0 {
+			trusted = s.useful.answered(s.now(), sent)
+		}
+		if fresh && trusted && sent.After(s.answered) {
 			s.answered = sent
 		}
 	}
 	s.wakeLocked()
-}
-
-// silence returns how long the group has not answered anything. A JoinGroup that waits for the other
-// members is no silence up to the rebalance timeout, the first one of a member included. What the
-// group may take is left out of the count, and not only put off:
-//
-//  1. A JoinGroup waits for a member that is slow to give up its partitions.
-//  2. The rebalance timeout passes, and the group begins to send its answers.
-//  3. A look at that moment would count all of the wait, and find a group that has long been silent.
-//
-// Only the first JoinGroup since the last answer counts. A client that joins again and again, at
-// brokers that take its requests and say nothing, would else never be found.
-func (s *session) silence() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	if s.heard.IsZero() {
-		s.heard = now
-	}
-	silent := now.Sub(s.heard)
-	if !s.waiting.IsZero() {
-		silent -= min(now.Sub(s.waiting), s.rebalanceTimeout)
-	}
-	return max(silent, 0)
 }
 
 // leastGeneration is the least generation of a member: under KIP-848, 0 is that of one that joins.
@@ -209,9 +211,24 @@ func (s *session) askThrough(cl *kgo.Client) func(context.Context, string, int32
 		serverSide := s.serverSide
 		s.mu.Unlock()
 		if !serverSide {
-			return wire.Heartbeat(ctx, cl, s.group, memberID, s.instanceID, generation)
+			return s.askedOurselves(func() error { return wire.Heartbeat(ctx, cl, s.group, memberID, s.instanceID, generation) })
 		}
 		_, err := wire.FetchUnstableOffset(ctx, cl, s.group, wire.Member{ID: memberID, Generation: generation}, p, [16]byte{})
 		return err
 	}
+}
+
+// askedOurselves sends a heartbeat of our own, whose answer we are told.
+func (s *session) askedOurselves(heartbeat func() error) error {
+	s.mu.Lock()
+	s.asking++
+	s.mu.Unlock()
+	err := heartbeat()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking--
+	if err == nil || errors.Is(err, kerr.RebalanceInProgress) {
+		s.useful.proof(s.now())
+	}
+	return err
 }

@@ -75,6 +75,10 @@ var (
 	// ErrInstanceTaken: another process joined with the same static instance id. Give each process an
 	// id of its own.
 	ErrInstanceTaken = errors.New("instance id is another process's")
+	// ErrGroupFull: the group has had as many members as its brokers let it have for longer than a session, so
+	// that none of them has died. Stop members that are not needed, or raise the brokers' group.max.size
+	// (group.consumer.max.size with ServerSide).
+	ErrGroupFull = errors.New("group is full")
 	// ErrFlood: more records failed within a minute than the dead-letter policy allows. Nothing past
 	// them was committed. Find the cause, which is rarely in the records (a deployment, a schema), or
 	// raise MaxPerMinute.

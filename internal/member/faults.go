@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -23,6 +22,10 @@ func (m *Member) fetchError(topic string, partition int32, err error) {
 		return // we woke the poll, or are closing
 	}
 	p := stream.Partition{Topic: topic, Partition: partition}
+	if group := (*kgo.ErrGroupSession)(nil); errors.As(err, &group) {
+		m.groupError(err)
+		return
+	}
 	if final := m.finalFetchError(p, err); final != nil {
 		w := m.worker(p)
 		if w != nil {
@@ -43,40 +46,28 @@ func (m *Member) fetchError(topic string, partition int32, err error) {
 		return
 	}
 	log := m.log
-	if topic != "" { // else it is about the group or the connection
+	if topic != "" { // else it is about the connection
 		log = log.With("partition", p.String())
-	}
-	if group := (*kgo.ErrGroupSession)(nil); errors.As(err, &group) {
-		log.Warn("joining the group is tried again", "error", err)
-		return
 	}
 	log.Warn("fetch is tried again", "error", err)
 }
 
-// instanceWatch tells a static member of KIP-848 whose process died from one whose instance id another
-// process has. The brokers keep the id of a dead one for its session, and refuse whoever comes with it; of a
-// living one they keep it for as long as that lives.
-type instanceWatch struct {
-	first, last time.Time // refusals
-}
-
-// forgotten is longer than the client's pause between two attempts to join: a refusal after that is another
-// matter.
-const forgotten = time.Minute
-
-// held returns nil while the refusals may be those of a dead process's id.
-func (w *instanceWatch) held(now time.Time, s fence.Session, err error) error {
-	if now.Sub(w.last) > forgotten {
-		w.first = now
+// groupError is told what the client's management of the group has failed with. What cannot pass stops the
+// member; the client joins again after the rest.
+func (m *Member) groupError(err error) {
+	final := m.refusals.lasting(time.Now(), m.cfg.Session, err)
+	if explained := kafka.Explain(err); final == nil &&
+		(errors.Is(explained, stream.ErrNotAuthenticated) || errors.Is(explained, stream.ErrBrokerTooOld)) {
+		final = explained
 	}
-	w.last = now
-	limit := s.SessionTimeout + 2*s.HeartbeatInterval + 10*time.Second // the broker looks at its sessions in its own time
-	if now.Sub(w.first) < limit {
-		return nil
+	if final != nil {
+		m.fail(final)
+		return
 	}
-	e := stream.NewError("join", fmt.Errorf("instance id %q is another's for longer than a session of %v: %w: %w", s.InstanceID, s.SessionTimeout, stream.ErrInstanceTaken, err))
-	e.Group = s.Group
-	return e.Hinted("give each process an instance id of its own")
+	m.mu.Lock()
+	m.refused, m.refusedAt = err, time.Now()
+	m.mu.Unlock()
+	m.log.Warn("joining the group is tried again", "error", err)
 }
 
 // confirm stops the member with an error that says that the input is another topic, if it is one. Where
@@ -97,13 +88,6 @@ func (m *Member) confirm(w *worker, changed error) {
 		m.post(func() { m.resume(w) })
 	case <-w.ctx.Done():
 	}
-}
-
-// refusedBy is the error of a member that its group does not take.
-func (m *Member) refusedBy(err error) *stream.Error {
-	e := stream.NewError("join", err)
-	e.Group = m.cfg.Session.Group
-	return e
 }
 
 // confirmRange stops the member with an error that says that records are gone, if the log has none at next and
@@ -158,21 +142,6 @@ func (m *Member) finalFetchError(p stream.Partition, err error) error {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return stream.NewError("fetch", fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)).At(p, -1).
 			Hinted("allow READ on topic %s", strings.Join(m.topics(), ", "))
-	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		return m.refusedBy(fmt.Errorf("%w: %w", stream.ErrNotAuthorized, err)).
-			Hinted("allow READ on group %s", m.cfg.Session.Group)
-	case errors.Is(err, kerr.FencedInstanceID):
-		return m.refusedBy(fmt.Errorf("another process joined with instance id %q: %w: %w", m.cfg.Session.InstanceID, stream.ErrInstanceTaken, err)).
-			Hinted("give each process an instance id of its own")
-	case errors.Is(err, kerr.UnreleasedInstanceID):
-		return m.instances.held(time.Now(), m.cfg.Session, err)
-	case errors.Is(err, kerr.InconsistentGroupProtocol):
-		return m.refusedBy(fmt.Errorf("%w: %w", stream.ErrOtherProtocol, err)).
-			Hinted("it has members that do not speak %v: stop all of its members before Member.Protocol is changed between Cooperative and Eager,"+
-				" and use a group of its own for each application", m.cfg.Session.Protocol)
-	case errors.Is(err, kerr.InvalidSessionTimeout):
-		return m.refusedBy(fmt.Errorf("session timeout %v: %w: %w", m.cfg.Session.SessionTimeout, stream.ErrConfig, err)).
-			Hinted("choose one between the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms")
 	}
 	if explained := kafka.Explain(err); errors.Is(explained, stream.ErrNotAuthenticated) || errors.Is(explained, stream.ErrBrokerTooOld) {
 		return explained

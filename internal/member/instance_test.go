@@ -16,10 +16,10 @@ import (
 // is refused for ever, and stops the member. A refusal long after the others begins the wait afresh.
 func TestInstanceIDIsWaitedForOneSession(t *testing.T) {
 	t.Parallel()
-	var w instanceWatch
+	rs := refusals{}
 	s := fence.Session{Group: "g", InstanceID: "one", SessionTimeout: 45 * time.Second, HeartbeatInterval: 5 * time.Second}
 	at := time.Now()
-	refused := func(after time.Duration) error { return w.held(at.Add(after), s, kerr.UnreleasedInstanceID) }
+	refused := func(after time.Duration) error { return rs.lasting(at.Add(after), s, kerr.UnreleasedInstanceID) }
 	for _, after := range []time.Duration{0, 2 * time.Second, 40 * time.Second, 64 * time.Second} {
 		if err := refused(after); err != nil {
 			t.Errorf("stopped after %v: %v", after, err)

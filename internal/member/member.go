@@ -31,23 +31,26 @@ type Member struct {
 	// renew is the group's, and asks it for a partition.
 	renew func(context.Context, *fence.Ownership) (*fence.Ownership, error)
 
-	instances instanceWatch // of the polling goroutine
-	noticed   sync.Once     // another application in the group was looked for, by one that goes on
+	refusals refusals  // of the polling goroutine
+	noticed  sync.Once // another application in the group was looked for, by one that goes on
 
 	ctx  context.Context // carries the rule switches; ends when Run returns
 	stop context.CancelCauseFunc
 	wg   sync.WaitGroup // all workers
 
-	mu      sync.Mutex
-	workers map[stream.Partition]*worker          // the newest of each partition
-	running map[*worker]bool                      // that have not ended, or whose user function is under way
-	posted  []func()                              // run by the polling goroutine between polls
-	wake    context.CancelFunc                    // ends the poll that waits
-	renewed map[stream.Partition]int              // renewals in a row without a commit
-	due     []*worker                             // to be granted anew, by the polling goroutine
-	notes   map[stream.Partition]map[int64]*note  // about single records that are not committed yet
-	single  map[stream.Partition]map[string]int64 // keys whose steps are committed one by one, up to an offset
-	failure error                                 // why the member stops
+	mu        sync.Mutex
+	workers   map[stream.Partition]*worker          // the newest of each partition
+	running   map[*worker]bool                      // that have not ended, or whose user function is under way
+	posted    []func()                              // run by the polling goroutine between polls
+	wake      context.CancelFunc                    // ends the poll that waits
+	renewed   map[stream.Partition]int              // renewals in a row without a commit
+	untaken   map[stream.Partition]untaken          // takeovers that fail, one after the other
+	due       []*worker                             // to be granted anew, by the polling goroutine
+	notes     map[stream.Partition]map[int64]*note  // about single records that are not committed yet
+	single    map[stream.Partition]map[string]int64 // keys whose steps are committed one by one, up to an offset
+	refused   error                                 // what joining the group failed with last
+	refusedAt time.Time
+	failure   error // why the member stops
 
 	retention *retention
 	ending    atomic.Bool // the group is left
@@ -61,8 +64,9 @@ func New(c Config) *Member {
 		workers: map[stream.Partition]*worker{},
 		running: map[*worker]bool{},
 		renewed: map[stream.Partition]int{},
+		untaken: map[stream.Partition]untaken{},
 		notes:   map[stream.Partition]map[int64]*note{},
-		single:  map[stream.Partition]map[string]int64{},
+		single:  map[stream.Partition]map[string]int64{}, refusals: refusals{},
 
 		retention: newRetention(c.RetainBytes, c.RetainFor),
 	}

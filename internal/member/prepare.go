@@ -32,6 +32,7 @@ func (w *worker) open(ctx context.Context) error {
 		st.Close(w.ctx)
 		return w.own.Cause()
 	}
+	w.m.tookOver(w.own.Partition())
 	token, _ := w.own.Token(w.ctx) // for the hook alone: an ownership that just ended is found out below
 	e := stream.Assigned{
 		Partition: w.own.Partition(), Ownership: w.own.Number(), Generation: token.Generation,

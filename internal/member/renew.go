@@ -45,6 +45,46 @@ func (m *Member) mayRenew(p stream.Partition) bool {
 	return m.renewed[p] < renewals
 }
 
+// untaken is a time in which takeovers of a partition have failed one after the other: each was given up, or
+// the membership ended before it was through.
+type untaken struct{ began, ended time.Time }
+
+// takeoverFailed notes a takeover that began then, and returns for how long they have failed. Each attempt may
+// take minutes, and those of a member that is let in again and again are not counted at all.
+func (m *Member) takeoverFailed(p stream.Partition, began, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.untaken[p]
+	if began.Sub(u.ended) > forgotten {
+		u.began = began
+	}
+	u.ended = now
+	m.untaken[p] = u
+	return now.Sub(u.began)
+}
+
+func (m *Member) tookOver(p stream.Partition) {
+	m.mu.Lock()
+	delete(m.untaken, p)
+	m.mu.Unlock()
+}
+
+// neverTaken is the error of a partition whose takeovers have failed for longer than a group may be silent, nil
+// if they have not: nothing is folded, and nobody would know (I6).
+func (w *worker) neverTaken(cause error) error {
+	if cause == nil || w.store != nil || w.m.ctx.Err() != nil || !passing(cause) && !errors.Is(cause, stream.ErrOwnershipLost) {
+		return nil
+	}
+	failed := w.m.takeoverFailed(w.own.Partition(), w.began, time.Now())
+	if failed < w.m.cfg.SilenceLimit {
+		return nil
+	}
+	e := stream.NewError("take over", fmt.Errorf("the partition could not be taken over for %v: %w; the last attempt ended with: %w",
+		failed.Round(time.Second), stream.ErrUnreachable, cause)).At(w.own.Partition(), -1)
+	e.Group = w.m.cfg.Session.Group
+	return e.Hinted("look at the coordinators of the group and of the transactional id, and at the brokers' load, then start again: nothing was written")
+}
+
 // renewDue runs between polls. All that are due are asked for side by side: rebalances are held up for a
 // heartbeat interval at the most, however many partitions there are. One after the other, twenty of them would
 // outlast the rebalance timeout while the coordinator does not answer, and the member would lose those too that

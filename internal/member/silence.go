@@ -8,26 +8,48 @@ import (
 	"github.com/holdfast-go/holdfast/stream"
 )
 
-// watchSilence stops the member when the group has not answered for too long: the client would try
-// for ever, and nobody would know that nothing is folded (I6).
+// watchSilence stops the member when the group has not answered anything useful for too long: the client would
+// try for ever, and nobody would know that nothing is folded (I6). Heartbeats answer no sooner than they are sent.
 func (m *Member) watchSilence(ctx context.Context) {
-	look := min(m.cfg.SilenceLimit/4, 10*time.Second)
+	limit := max(m.cfg.SilenceLimit, 3*m.cfg.Session.HeartbeatInterval)
+	look := min(limit/4, 10*time.Second)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	watch := newSilenceWatch(time.Now(), look)
+	told := false
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		if silent := watch.heard(time.Now(), m.group.Silence()); silent > m.cfg.SilenceLimit {
-			e := stream.NewError("stay in group", fmt.Errorf("no answer for %v: %w", silent.Round(time.Second), stream.ErrUnreachable))
-			e.Group = m.cfg.Session.Group
-			m.fail(e.Hinted("look at the brokers and at the network, then start again: what was folded since the last commit is folded again"))
+		silent := watch.heard(time.Now(), m.group.Silence())
+		if silent > limit {
+			m.fail(m.silentFor(silent))
 			return
 		}
+		long := silent > max(m.cfg.Session.SessionTimeout, limit/5)
+		if long && !told {
+			m.log.Warn("the group gives no answer that lets the member go on", "silent", silent.Round(time.Second), "limit", limit)
+		}
+		told = long
 	}
+}
+
+// silentFor is the error of a member whose group has given no useful answer for so long. What it was refused
+// with since then is named; a coordinator that is not available is not told by the client, but as brokers that
+// do not answer.
+func (m *Member) silentFor(silent time.Duration) error {
+	m.mu.Lock()
+	refused, at := m.refused, m.refusedAt
+	m.mu.Unlock()
+	why := fmt.Errorf("no answer that lets the member go on for %v: %w", silent.Round(time.Second), stream.ErrUnreachable)
+	if refused != nil && time.Since(at) < silent {
+		why = fmt.Errorf("%w; joining failed last with: %w", why, refused)
+	}
+	e := stream.NewError("stay in group", why)
+	e.Group = m.cfg.Session.Group
+	return e.Hinted("look at the brokers, at the group's coordinator and at the network, then start again: what was folded since the last commit is folded again")
 }
 
 // silenceWatch counts a silence only while this process runs, for one that was stopped has not asked:

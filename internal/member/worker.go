@@ -31,6 +31,7 @@ type worker struct {
 	active context.Context // ends when it is draining
 	end    context.CancelFunc
 	done   chan struct{} // closed when run has returned
+	began  time.Time
 
 	// Touched by the group's callbacks and between polls only; these exclude each other.
 	position int64
@@ -72,7 +73,7 @@ type worker struct {
 
 func newWorker(m *Member, o *fence.Ownership) *worker {
 	w := &worker{
-		m: m, own: o, position: -1, done: make(chan struct{}), outcome: make(chan error, 1),
+		m: m, own: o, position: -1, began: time.Now(), done: make(chan struct{}), outcome: make(chan error, 1),
 		log:   m.log.With("partition", o.Partition().String(), "ownership", o.Number()),
 		queue: queue{limit: m.cfg.QueueRecords, arrived: make(chan struct{}, 1)},
 	}
@@ -122,11 +123,17 @@ func (w *worker) finish(err error) {
 	w.teardown()
 	w.await()
 	close(w.done)
+	never := w.neverTaken(cause)
 	switch {
 	case cause == nil, w.m.ctx.Err() != nil:
+<<<<<<< HEAD
 	case errors.Is(cause, errSpoiled):
 		w.tellLost(stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
 		w.m.renewAfter(max(time.Until(w.blocked), 0), w)
+=======
+	case never != nil:
+		w.m.fail(never)
+>>>>>>> 9c43a92 (fence, member: lasting answers of the group end Run by name)
 	case errors.Is(cause, stream.ErrOwnershipLost), passing(cause) && w.m.mayRenew(w.own.Partition()):
 		w.tellLost(stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
 		w.m.renewLater(w)
@@ -151,7 +158,7 @@ func passing(err error) bool {
 	for _, named := range []error{
 		stream.ErrConfig, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized, stream.ErrBrokerTooOld,
 		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch,
-		stream.ErrOtherGroup, stream.ErrOtherComponent, stream.ErrOtherApplication, stream.ErrOtherProtocol, stream.ErrInstanceTaken, stream.ErrFlood, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
+		stream.ErrOtherGroup, stream.ErrOtherComponent, stream.ErrOtherApplication, stream.ErrOtherProtocol, stream.ErrInstanceTaken, stream.ErrGroupFull, stream.ErrFlood, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
 		stream.ErrEncode, // of a codec, whose cause may be a deadline of its own
 	} {
 		if errors.Is(err, named) {
