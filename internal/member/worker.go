@@ -126,14 +126,11 @@ func (w *worker) finish(err error) {
 	never := w.neverTaken(cause)
 	switch {
 	case cause == nil, w.m.ctx.Err() != nil:
-<<<<<<< HEAD
 	case errors.Is(cause, errSpoiled):
 		w.tellLost(stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
 		w.m.renewAfter(max(time.Until(w.blocked), 0), w)
-=======
 	case never != nil:
 		w.m.fail(never)
->>>>>>> 9c43a92 (fence, member: lasting answers of the group end Run by name)
 	case errors.Is(cause, stream.ErrOwnershipLost), passing(cause) && w.m.mayRenew(w.own.Partition()):
 		w.tellLost(stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
 		w.m.renewLater(w)
