@@ -166,9 +166,9 @@ type Member struct {
 	// TransactionTimeout is how long the broker lets a transaction stay open. Default 30 s, at most
 	// 30 s.
 	TransactionTimeout time.Duration
-	// UnreachableTimeout is how long the group may give no answer before Run ends with
-	// ErrUnreachable; until then the client tries again by itself. Default 5 min, which outlasts a
-	// rolling restart of the brokers.
+	// UnreachableTimeout is how long the group may give no answer that lets the member go on, or a
+	// partition not be taken over, before Run ends with ErrUnreachable; until then it is tried again.
+	// Default 5 min, which outlasts a rolling restart of the brokers; at least three heartbeat intervals.
 	UnreachableTimeout time.Duration
 	// QueueRecords is how many fetched records may wait for one partition's fold before fetching
 	// pauses for it. Default 2000.
