@@ -270,6 +270,7 @@ var thresholds = map[string][][2]float64{
 	"HoldfastAbortRate":        {{0, 0.5}, {1, 5}}, // a share; a rebalance alone is no reason
 	"HoldfastOutcomeUnknown":   {{1, 5}, {-1, 1}},
 	// More than the 5 s after which a stall is told first, and before the 3 min after which it fails.
+	"HoldfastInputStalled":          {{20, 900}}, // told within 20 s; brokers abort after 15 min at the latest, by default
 	"HoldfastRestoreStalled":        {{5, 180}, {-1, 1}},
 	"HoldfastDeadLetterFlood":       {{0, 60}}, // before the breaker's default of 60 a minute
 	"HoldfastStopped":               {{-1, 1}},

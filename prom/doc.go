@@ -17,6 +17,7 @@
 //	holdfast_restore_bytes_total                      bytes that they read
 //	holdfast_restore_duration_seconds                 how long they took (histogram)
 //	holdfast_restore_stalls_total{final}              warnings, and failures, of restores without progress
+//	holdfast_input_stalls_total                       waits of the input for an open transaction of another producer
 //	holdfast_transactions_committed_total             transactions known to be committed
 //	holdfast_transaction_read_backs_total             those whose outcome was unknown at first and read back
 //	holdfast_transaction_duration_seconds             how long a transaction took (histogram)
@@ -41,6 +42,7 @@
 //	holdfast_restore_position                         next offset of the snapshot partition that the restore reads
 //	holdfast_restore_target                           offset of the snapshot partition at which the restore ends
 //	holdfast_restore_stalled_seconds                  how long the restore has made no progress; 0: it does
+//	holdfast_input_stalled_seconds                    how long the input has been waiting for an open transaction; 0: it does not
 //
 // The fences are holdfast_transactions_refused_total with cause generation (ordinary in a rebalance),
 // producer-epoch, member and instance. The share of attempts that failed is refused / (committed + refused).

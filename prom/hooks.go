@@ -12,7 +12,7 @@ import (
 func (m *metrics) hooks() stream.Hooks {
 	return stream.Hooks{
 		Assigned: m.onAssigned, Restoring: m.onRestoring, Restored: m.onRestored, Committed: m.onCommitted,
-		Refused: m.onRefused, Failed: m.onFailed, Revoked: m.onRevoked, Lost: m.onLost, Stalled: m.onStalled, OutputAcked: m.onOutputAcked,
+		Refused: m.onRefused, Failed: m.onFailed, Revoked: m.onRevoked, Lost: m.onLost, Stalled: m.onStalled, InputStalled: m.onInputStalled, OutputAcked: m.onOutputAcked,
 		DeadLettered: m.onDeadLettered, Stopped: m.onStopped,
 	}
 }
@@ -36,6 +36,7 @@ func (m *metrics) released(e stream.Released) {
 		return
 	}
 	delete(m.owned, e.Partition)
+	delete(m.inputWaits, e.Partition)
 	for _, g := range m.gauges {
 		g.DeleteLabelValues(labels(e.Partition)...)
 	}
@@ -58,7 +59,7 @@ func (m *metrics) countOwnedLocked(topic string) {
 // for Prometheus, so that a rule would miss the first fence, which may be the only one.
 func (m *metrics) begun(p stream.Partition) {
 	at := labels(p)
-	for _, c := range []*prometheus.CounterVec{m.takeovers, m.transactions, m.readBacks, m.deadLetters} {
+	for _, c := range []*prometheus.CounterVec{m.takeovers, m.transactions, m.readBacks, m.deadLetters, m.inputStalls} {
 		c.WithLabelValues(at...)
 	}
 	for _, refusal := range [][]string{
@@ -89,6 +90,7 @@ func (m *metrics) onAssigned(e stream.Assigned) {
 	m.countOwnedLocked(e.Partition.Topic)
 	m.lastCommit.WithLabelValues(at...).Set(unixSeconds(time.Now()))
 	m.generation.WithLabelValues(at...).Set(float64(e.Generation))
+	m.inputStallFor.WithLabelValues(at...).Set(0)
 	if e.Committed >= 0 {
 		m.committed.WithLabelValues(at...).Set(float64(e.Committed))
 	}
@@ -124,6 +126,28 @@ func (m *metrics) onStalled(e stream.Stalled) {
 		m.restorePosition.WithLabelValues(at...).Set(float64(e.Position))
 		m.restoreTarget.WithLabelValues(at...).Set(float64(e.Target))
 		m.stallFor.WithLabelValues(at...).Set(e.For.Seconds())
+	})
+}
+
+// onInputStalled counts a stall once, however often it is told.
+func (m *metrics) onInputStalled(e stream.InputStalled) {
+	m.mu.Lock()
+	told := m.inputWaits[e.Partition]
+	if e.Over {
+		delete(m.inputWaits, e.Partition)
+	} else {
+		m.inputWaits[e.Partition] = e.Offset + 1
+	}
+	m.mu.Unlock()
+	if !e.Over && told != e.Offset+1 {
+		m.inputStalls.WithLabelValues(labels(e.Partition)...).Inc()
+	}
+	m.whileOwned(e.Partition, func(at []string) {
+		waits := e.For.Seconds()
+		if e.Over {
+			waits = 0
+		}
+		m.inputStallFor.WithLabelValues(at...).Set(waits)
 	})
 }
 

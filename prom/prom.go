@@ -53,7 +53,7 @@ type metrics struct {
 	granted, takeovers, revoked, lost        *prometheus.CounterVec
 	restores, restoreRecords, restoreBytes   *prometheus.CounterVec
 	retained                                 *prometheus.CounterVec
-	stalls                                   *prometheus.CounterVec
+	stalls, inputStalls                      *prometheus.CounterVec
 	transactions, readBacks, refused         *prometheus.CounterVec
 	failures, deadLetters, stops             *prometheus.CounterVec
 	writes, bytes, outputs, outputBytes      *prometheus.CounterVec
@@ -64,12 +64,15 @@ type metrics struct {
 	generation, committed, restoredKeys      *prometheus.GaugeVec
 	restorePosition, restoreTarget, stallFor *prometheus.GaugeVec
 	lastCommit, partitionsOwned              *prometheus.GaugeVec
+	inputStallFor                            *prometheus.GaugeVec
 
 	gauges []*prometheus.GaugeVec // of owned partitions only
 	all    []prometheus.Collector
 
 	mu    sync.Mutex
 	owned map[stream.Partition]int64 // number of the ownership
+	// inputWaits has where the transaction begins that a partition waits for, plus 1.
+	inputWaits map[stream.Partition]int64
 }
 
 // The buckets, in seconds: of requests to brokers, and of whole restores.
@@ -82,7 +85,7 @@ func newMetrics(o Options) *metrics {
 	if o.Namespace == "" {
 		o.Namespace = "holdfast"
 	}
-	m := &metrics{owned: map[stream.Partition]int64{}}
+	m := &metrics{owned: map[stream.Partition]int64{}, inputWaits: map[stream.Partition]int64{}}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: o.Namespace, Name: name, Help: help, ConstLabels: o.ConstLabels,
@@ -147,10 +150,12 @@ func (m *metrics) restore(counter newCounter, gauge newGauge, histogram newHisto
 	m.restoreRecords = counter("restore_records_total", "Snapshot records read by restores that reached their target.")
 	m.restoreBytes = counter("restore_bytes_total", "Bytes read by restores that reached their target.")
 	m.restoreTime = histogram("restore_duration_seconds", "Time of a restore.", restoreBuckets)
+	m.inputStalls = counter("input_stalls_total", "Waits of the input for an open transaction of another producer.")
 	m.stalls = counter("restore_stalls_total", "Reports of a restore without progress, by whether it failed.", "final")
 	m.restoredKeys = gauge("restored_keys", "Keys that the last restore of the partition brought back.")
 	m.restorePosition = gauge("restore_position", "Next offset of the snapshot partition to be read by the restore.")
 	m.restoreTarget = gauge("restore_target", "Offset of the snapshot partition at which the restore ends.")
+	m.inputStallFor = gauge("input_stalled_seconds", "How long the input has been waiting for an open transaction of another producer, 0 if it does not.")
 	m.stallFor = gauge("restore_stalled_seconds", "Time since the last progress of a stalled restore, 0 if it makes progress.")
 }
 

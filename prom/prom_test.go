@@ -3,6 +3,7 @@ package prom_test
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ func drive(h stream.Hooks) {
 	h.Assigned(stream.Assigned{Partition: p0, Ownership: 1, Generation: 3, TookOver: true, Takeover: 20 * time.Millisecond, Committed: 7})
 	h.Restoring(stream.Restoring{Partition: p0, Position: 10, Target: 40, Records: 5, Bytes: 50})
 	h.Stalled(stream.Stalled{Partition: p0, Position: 12, Target: 40, For: 90 * time.Second})
+	h.InputStalled(stream.InputStalled{Partition: p0, Offset: 7, HighWatermark: 9, For: 15 * time.Second})
 	h.Restored(stream.Restored{Partition: p0, Keys: 4, Records: 30, Bytes: 300, Took: 2 * time.Second, Start: 7})
 	h.Restored(stream.Restored{Partition: p0, Keys: 4, Took: time.Millisecond, Start: 7, Retained: true})
 	h.Committed(stream.Committed{Partition: p0, Next: 9, Writes: 2, Bytes: 64, Took: 8 * time.Millisecond})
@@ -155,18 +157,18 @@ func TestGaugesEndWithOwnership(t *testing.T) {
 		release func(stream.Hooks)
 		want    int
 	}{
-		"owned": {func(stream.Hooks) {}, 7},
+		"owned": {func(stream.Hooks) {}, 8},
 		"revoked": {func(h stream.Hooks) {
 			h.Revoked(stream.Released{Partition: p0, Ownership: 1, Flushed: true, Took: time.Second})
 		}, 0},
 		"lost": {func(h stream.Hooks) { h.Lost(stream.Released{Partition: p0, Ownership: 1}) }, 0},
 		"another partition": {func(h stream.Hooks) {
 			h.Lost(stream.Released{Partition: stream.Partition{Topic: "orders", Partition: 1}, Ownership: 1})
-		}, 7},
+		}, 8},
 		"granted again before the end was told": {func(h stream.Hooks) {
 			h.Assigned(stream.Assigned{Partition: p0, Ownership: 2, Committed: 11})
 			h.Lost(stream.Released{Partition: p0, Ownership: 1})
-		}, 7},
+		}, 8},
 		"late progress": {func(h stream.Hooks) {
 			h.Lost(stream.Released{Partition: p0, Ownership: 1})
 			h.Restoring(stream.Restoring{Partition: p0, Position: 11, Target: 40})
@@ -179,7 +181,7 @@ func TestGaugesEndWithOwnership(t *testing.T) {
 			drive(h)
 			tc.release(h)
 			got, err := testutil.GatherAndCount(reg, "holdfast_generation", "holdfast_committed_offset", "holdfast_restored_keys",
-				"holdfast_restore_position", "holdfast_restore_target", "holdfast_restore_stalled_seconds", "holdfast_last_commit_timestamp_seconds")
+				"holdfast_restore_position", "holdfast_restore_target", "holdfast_restore_stalled_seconds", "holdfast_input_stalled_seconds", "holdfast_last_commit_timestamp_seconds")
 			if err != nil || got != tc.want {
 				t.Errorf("%d gauges, %v, want %d", got, err, tc.want)
 			}
@@ -201,6 +203,32 @@ func releasesAreCounted(t *testing.T) {
 	h.Stalled(stream.Stalled{Partition: p0, For: time.Minute, Final: true, Diagnosis: "open transaction"})
 	compare(t, reg, "testdata/released.prom")
 	lint(t, reg)
+}
+
+// A stall of the input is told every 10 s, and is one.
+func TestInputStallIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	reg, h := register(t)
+	stalls := func(wantFor float64, wantCount float64) {
+		t.Helper()
+		want := fmt.Sprintf("# HELP holdfast_input_stalled_seconds How long the input has been waiting for an open transaction of another producer, 0 if it does not.\n"+
+			"# TYPE holdfast_input_stalled_seconds gauge\nholdfast_input_stalled_seconds{partition=\"0\",topic=\"orders\"} %v\n"+
+			"# HELP holdfast_input_stalls_total Waits of the input for an open transaction of another producer.\n"+
+			"# TYPE holdfast_input_stalls_total counter\nholdfast_input_stalls_total{partition=\"0\",topic=\"orders\"} %v\n", wantFor, wantCount)
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "holdfast_input_stalled_seconds", "holdfast_input_stalls_total"); err != nil {
+			t.Error(err)
+		}
+	}
+	h.Assigned(stream.Assigned{Partition: p0, Ownership: 1, Committed: -1})
+	stalls(0, 0)
+	for _, waited := range []time.Duration{15 * time.Second, 25 * time.Second} {
+		h.InputStalled(stream.InputStalled{Partition: p0, Offset: 0, HighWatermark: 3, For: waited})
+	}
+	stalls(25, 1)
+	h.InputStalled(stream.InputStalled{Partition: p0, Offset: 0, For: 30 * time.Second, Over: true})
+	stalls(0, 1)
+	h.InputStalled(stream.InputStalled{Partition: p0, Offset: 7, For: 12 * time.Second})
+	stalls(12, 2)
 }
 
 func TestNoCommittedOffsetIsAbsent(t *testing.T) {

@@ -14,10 +14,6 @@ const (
 	stallLogEvery   = 5 * time.Second
 	retakeAfter     = 2 * time.Second
 	diagnoseTimeout = 10 * time.Second
-
-	// abortScan is how often a coordinator looks for transactions that are over their timeout
-	// (transaction.abort.timed.out.transaction.cleanup.interval.ms), with room for the markers.
-	abortScan = 15 * time.Second
 )
 
 // standstill is one time during which the position does not advance, and what is to be done in it.
@@ -268,60 +264,25 @@ func (r *restore) held(lastStable int64, holders []wire.Holder, err error) diagn
 }
 
 func (r *restore) holder(h wire.Holder) string {
-	who := fmt.Sprintf("producer id %d epoch %d", h.ProducerID, h.ProducerEpoch)
-	switch {
-	case h.TransactionalID != "" && h.TransactionalID == r.TransactionalID:
-		who = fmt.Sprintf("transactional id %q, this partition's own, opened by another process (%s)", h.TransactionalID, who)
-	case h.TransactionalID != "":
-		who = fmt.Sprintf("transactional id %q (%s)", h.TransactionalID, who)
+	who := h.Producer()
+	if h.TransactionalID != "" && h.TransactionalID == r.TransactionalID {
+		who = fmt.Sprintf("transactional id %q, this partition's own, opened by another process (producer id %d epoch %d)", h.TransactionalID, h.ProducerID, h.ProducerEpoch)
 	}
-	text := fmt.Sprintf("%s, from offset %d", who, h.FirstOffset)
-	if !h.LastWrite.IsZero() {
-		text += ", last write here " + h.LastWrite.UTC().Format(time.RFC3339)
-	}
-	switch {
-	case forgotten(h):
-		text += fmt.Sprintf(". Its coordinator has moved on (state %s, epoch %d), so this transaction hangs: no timeout ends it", h.State, h.CurrentEpoch)
-	case !h.Started.IsZero():
-		text += fmt.Sprintf(", state %s, open since %s (%s ago), transaction timeout %s", h.State,
-			h.Started.UTC().Format(time.RFC3339), time.Since(h.Started).Round(time.Second), h.Timeout)
-		if overdue(h) {
-			text += ". It is past its timeout and was not aborted: it hangs, or its coordinator does not run"
-		}
-	}
-	if h.Unknown != "" {
-		text += "; " + h.Unknown
-	}
-	return text
-}
-
-// forgotten reports that the coordinator has no transaction open that could be this one.
-func forgotten(h wire.Holder) bool {
-	switch h.State {
-	case "Empty", "CompleteCommit", "CompleteAbort", "Dead":
-		return true
-	case "":
-		return false
-	}
-	return int(h.CurrentEpoch) > int(h.ProducerEpoch)+1 // an epoch is raised by one to abort the open transaction
-}
-
-func overdue(h wire.Holder) bool {
-	return !h.Started.IsZero() && h.Timeout > 0 && time.Now().After(h.Started.Add(h.Timeout+abortScan))
+	return who + h.Since()
 }
 
 func (r *restore) holderHint(h wire.Holder) string {
 	abort := "To abort it, which Holdfast never does by itself: " + r.source.AbortCommand(h)
 	switch {
-	case h.TransactionalID != "" && h.TransactionalID == r.TransactionalID && !forgotten(h):
+	case h.TransactionalID != "" && h.TransactionalID == r.TransactionalID && !h.Forgotten():
 		return "another process works under this group and snapshot topic, and is not stopped by a takeover: find and stop it, then restart. " + abort
-	case forgotten(h):
+	case h.Forgotten():
 		return "no producer will end it. " + abort
-	case overdue(h):
+	case h.Overdue():
 		return "check that the brokers that lead __transaction_state are up. " + abort
 	case !h.Started.IsZero():
 		return fmt.Sprintf("wait, its coordinator aborts it by %s at the latest and a restart after that succeeds; or stop the "+
-			"process that uses this transactional id. %s", h.Started.Add(h.Timeout+abortScan).UTC().Format(time.RFC3339), abort)
+			"process that uses this transactional id. %s", h.Ends().UTC().Format(time.RFC3339), abort)
 	}
 	return "stop the producer that writes to this topic, wait for its transaction timeout, and restart. " + abort
 }

@@ -6,16 +6,19 @@ import "time"
 // They are called from the goroutine where the event happens, for several partitions at once: they
 // must be safe for concurrent use, quick, and must not call back into the component.
 type Hooks struct {
-	Assigned    func(Assigned)    // an ownership was granted
-	Restoring   func(Restoring)   // a restore made progress; at most once a second a partition
-	Restored    func(Restored)    // a restore reached its target and folding begins
-	Committed   func(Committed)   // a transaction is known to be committed
-	Refused     func(Refused)     // the broker refused a transaction
-	Failed      func(Failed)      // a step failed and the error policy has decided
-	Revoked     func(Released)    // an ownership was drained and torn down: in a revoke, or because the flow stops
-	Lost        func(Released)    // an ownership ended by loss: torn down, nothing flushed (see Released)
-	Stalled     func(Stalled)     // a restore makes no progress
-	OutputAcked func(OutputAcked) // outputs were acknowledged by the broker
+	Assigned  func(Assigned)  // an ownership was granted
+	Restoring func(Restoring) // a restore made progress; at most once a second a partition
+	Restored  func(Restored)  // a restore reached its target and folding begins
+	Committed func(Committed) // a transaction is known to be committed
+	Refused   func(Refused)   // the broker refused a transaction
+	Failed    func(Failed)    // a step failed and the error policy has decided
+	Revoked   func(Released)  // an ownership was drained and torn down: in a revoke, or because the flow stops
+	Lost      func(Released)  // an ownership ended by loss: torn down, nothing flushed (see Released)
+	Stalled   func(Stalled)   // a restore makes no progress
+	// InputStalled: a partition waits for an open transaction of somebody else on its input. It is told when
+	// that is found, every 10 s while it lasts, and when the partition goes on (Over).
+	InputStalled func(InputStalled)
+	OutputAcked  func(OutputAcked) // outputs were acknowledged by the broker
 	// DeadLettered: a record was handed to the dead-letter topic. Whether the letter is visible is told
 	// by the Committed or OutputAcked that covers it.
 	DeadLettered func(DeadLettered)
@@ -119,6 +122,21 @@ type Stalled struct {
 	For       time.Duration
 	Final     bool // the stall timeout has passed and the restore failed with Diagnosis
 	Diagnosis string
+}
+
+// InputStalled tells that the input of a partition has records that cannot be read before an open transaction
+// on it ends: readers with read_committed stop at its first record. What is not known is zero.
+type InputStalled struct {
+	Partition       Partition
+	Offset          int64 // where the open transaction begins: the last stable offset, which is read up to
+	HighWatermark   int64 // where the log ends
+	For             time.Duration
+	Over            bool // the partition goes on; what follows is as it was told last
+	TransactionalID string
+	ProducerID      int64         // -1: the leader did not tell
+	Since           time.Time     // when the transaction was begun, as its coordinator has it
+	Timeout         time.Duration // after it the coordinator aborts the transaction
+	Diagnosis       string        // all that is known of it, in words
 }
 
 // OutputAcked tells that outputs were acknowledged.

@@ -51,6 +51,7 @@ func (l *Log) Hooks() stream.Hooks {
 		Revoked:      func(e stream.Released) { l.note(Revoked(e)) },
 		Lost:         func(e stream.Released) { l.note(Lost(e)) },
 		Stalled:      func(e stream.Stalled) { l.note(e) },
+		InputStalled: func(e stream.InputStalled) { l.note(e) },
 		OutputAcked:  func(e stream.OutputAcked) { l.note(e) },
 		DeadLettered: func(e stream.DeadLettered) { l.note(e) },
 		Stopped:      func(e stream.Stopped) { l.note(e) },

@@ -106,6 +106,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	m.wg.Go(func() { m.watchSilence(polling) })
 	m.wg.Go(func() { m.expireRetained(polling) })
 	m.wg.Go(func() { m.watchProtocol(polling) })
+	m.wg.Go(func() { m.watchInputs(polling) })
 	defer func() { // also where a hook that polling has called panics or ends the goroutine
 		unwatch()
 		cancel()
@@ -278,6 +279,7 @@ func (m *Member) dispatch(fetches kgo.Fetches) {
 
 // enqueue hands records to the worker. It runs between polls.
 func (m *Member) enqueue(w *worker, records []*kgo.Record) {
+	w.arrived.Add(int64(len(records)))
 	if w.queue.put(records) {
 		m.pause(w)
 	}
@@ -322,6 +324,7 @@ func (m *Member) begin(w *worker, start int64) {
 	if start != w.position || w.after >= 0 {
 		m.seek(w, start, w.after)
 	}
+	w.begun.Store(true)
 	m.resume(w)
 }
 

@@ -49,6 +49,8 @@ type worker struct {
 	queue   queue
 	tail    tail
 	outputs outputs
+	begun   atomic.Bool  // the partition may be fetched
+	arrived atomic.Int64 // entries that were put into the queue
 
 	// Touched by run only.
 	engine      Engine

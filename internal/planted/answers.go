@@ -34,4 +34,16 @@ var answerBugs = []Bug{
 		Edits: []Edit{{"internal/member/renew.go", "if began.Sub(u.ended) > forgotten {", "if began.Sub(u.ended) >= 0 {"}},
 		Test:  Test{Package: "internal/member", Name: "TestTakeoversThatFailAddUp"}, Invariant: "I6",
 	},
+	{
+		Name: "stall-not-told", Rules: []string{"R33"},
+		Off:   "a stranger's open transaction on the input is waited for without a word",
+		Edits: []Edit{{"internal/member/stall.go", "if e.stable < 0 || e.stable >= e.high {", "if e.stable >= 0 || e.stable >= e.high {"}},
+		Test:  Test{Package: "internal/member", Name: "TestInputStallIsFound"}, Invariant: "I6",
+	},
+	{
+		Name: "stall-of-several-transactions", Rules: []string{"R33"},
+		Off:   "transactions that follow each other are taken for one that hangs",
+		Edits: []Edit{{"internal/member/stall.go", "if s.since.IsZero() || s.stable != e.stable {", "if s.since.IsZero() {"}},
+		Test:  Test{Package: "internal/member", Name: "TestInputStallIsFound"}, Invariant: "I6",
+	},
 }

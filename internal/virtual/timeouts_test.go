@@ -272,7 +272,10 @@ func TestRestoreStallTimeout(t *testing.T) {
 
 // stranger opens a transaction in the topic of the snapshots, and leaves it open: the broker lets it be
 // for longer than any restore waits.
-func (w *world) stranger() *kgo.Client {
+func (w *world) stranger() *kgo.Client { return w.strangerIn(w.progressTopic(), "0") }
+
+// strangerIn is stranger in any topic.
+func (w *world) strangerIn(topic, value string) *kgo.Client {
 	w.t.Helper()
 	cl, err := w.kafka(w.net.DialContext).Client(kgo.TransactionalID("stranger"), kgo.TransactionTimeout(14*time.Minute), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -281,7 +284,7 @@ func (w *world) stranger() *kgo.Client {
 	if err := cl.BeginTransaction(); err != nil {
 		w.t.Fatal(err)
 	}
-	r := &kgo.Record{Topic: w.progressTopic(), Key: []byte("stranger"), Value: []byte("0")}
+	r := &kgo.Record{Topic: topic, Key: []byte("stranger"), Value: []byte(value)}
 	if err := cl.ProduceSync(w.ctx, r).FirstErr(); err != nil {
 		w.t.Fatal(err)
 	}

@@ -122,6 +122,7 @@ type world struct {
 	client  *kgo.Client // nobody's but the test's: its way has no faults
 	states  *states
 	members []*member
+	hooks   holdfast.Hooks // of the members that are started from here on, beside those that record
 	// expected is in the text of the violations that the test itself has made. "": none.
 	expected string
 	ends     []int64 // by partition of the input: behind the last committed record
@@ -249,7 +250,7 @@ func (w *world) start(name string) *member {
 type runner interface{ Run(context.Context) error }
 
 func (m *member) build() (runner, error) {
-	hooks := []holdfast.Hooks{m.marks.hooks()}
+	hooks := []holdfast.Hooks{m.marks.hooks(), m.w.hooks}
 	if m.w.s.Pipe {
 		conf := m.w.pipe()
 		conf.Kafka, conf.Logger = m.w.kafka(m.link.Dial, kgo.ClientID(m.name)), slog.New(logged{marks: m.marks})
