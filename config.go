@@ -198,6 +198,10 @@ const (
 	ResumeAtProgress
 	// AdoptEmpty begins at the committed offset with empty states, where there are no snapshots.
 	AdoptEmpty
+	// AdoptRemaining goes on with the states that are left where snapshots were deleted (ErrSnapshotsLost):
+	// keys that have none any more begin at nothing. Take it out of the configuration once it has run, or
+	// the next loss is adopted without asking.
+	AdoptRemaining
 	// Rebuild drops all states and folds the input again from its beginning, under the next
 	// incarnation.
 	Rebuild

@@ -23,6 +23,7 @@ var (
 	ErrRestoreStalled     = stream.ErrRestoreStalled
 	ErrTruncated          = stream.ErrTruncated
 	ErrOffsetMismatch     = stream.ErrOffsetMismatch
+	ErrSnapshotsLost      = stream.ErrSnapshotsLost
 	ErrOtherComponent     = stream.ErrOtherComponent
 	ErrOtherApplication   = stream.ErrOtherApplication
 	ErrFlood              = stream.ErrFlood

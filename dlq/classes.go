@@ -123,7 +123,7 @@ const (
 var lastingErrors = [...]error{
 	stream.ErrConfig, stream.ErrReservedOption, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized,
 	stream.ErrBrokerTooOld, stream.ErrBrokerDoesNotFence, stream.ErrOwnershipLost, stream.ErrIDTaken, stream.ErrOutcomeUnknown, stream.ErrNoOffset,
-	stream.ErrOffsetBack, stream.ErrClosed, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch,
+	stream.ErrOffsetBack, stream.ErrClosed, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch, stream.ErrSnapshotsLost,
 	stream.ErrOtherComponent, stream.ErrOtherApplication, stream.ErrFlood, stream.ErrOtherGroup, stream.ErrOtherProtocol, stream.ErrInstanceTaken, stream.ErrGroupFull, stream.ErrInputChanged, stream.ErrFoldVersion,
 	stream.ErrCorruptSnapshot, stream.ErrUndeclaredOutput, context.Canceled, kgo.ErrClientClosed,
 }

@@ -230,7 +230,8 @@ func (w *Writer) effects(b *batch) ([]stream.Message, error) {
 		return nil, stream.NewError("commit", fmt.Errorf("%w: %w", stream.ErrConfig, err)).At(w.c.Input, b.next.Next)
 	}
 	headers := []stream.Header{{Key: inputHeader, Value: []byte(w.c.Input.String())}}
-	return append(b.messages(), stream.Message{Key: key, Value: value, Headers: append(headers, w.appliedHeaders(b.next.Next)...)}), nil
+	headers = append(append(headers, w.startHeaders()...), w.appliedHeaders(b.next.Next)...)
+	return append(b.messages(), stream.Message{Key: key, Value: value, Headers: headers}), nil
 }
 
 // react decides what follows from err: nil, and b goes again, or the error that its waiters get.

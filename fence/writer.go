@@ -54,10 +54,12 @@ type Writer struct {
 	last    Offset  // newest known committed offset, Next -1: none
 	commits int64
 	applied Applied
-	closed  bool
-	final   error // ends every later call
-	wake    chan struct{}
-	done    chan struct{} // closed when the writer's goroutine and all its clients are at rest
+	// logStart is the first offset of the progress partition's log, nil: nobody has told.
+	logStart *int64
+	closed   bool
+	final    error // ends every later call
+	wake     chan struct{}
+	done     chan struct{} // closed when the writer's goroutine and all its clients are at rest
 }
 
 // turnState belongs to whoever holds the turn.

@@ -11,7 +11,7 @@ var causes = []struct {
 }{
 	{ErrIDTaken, "id-taken"}, {ErrFlood, "flood"}, {ErrNoKey, "no-key"}, {ErrUndeclaredOutput, "undeclared-output"},
 	{ErrTooLarge, "too-large"}, {ErrFold, "fold"}, {ErrRestoreStalled, "restore-stalled"}, {ErrTruncated, "truncated"},
-	{ErrOffsetMismatch, "offset-mismatch"}, {ErrOtherComponent, "other-component"}, {ErrOtherApplication, "other-application"}, {ErrOtherGroup, "other-group"}, {ErrOtherProtocol, "other-protocol"}, {ErrInstanceTaken, "instance-taken"}, {ErrGroupFull, "group-full"},
+	{ErrOffsetMismatch, "offset-mismatch"}, {ErrSnapshotsLost, "snapshots-lost"}, {ErrOtherComponent, "other-component"}, {ErrOtherApplication, "other-application"}, {ErrOtherGroup, "other-group"}, {ErrOtherProtocol, "other-protocol"}, {ErrInstanceTaken, "instance-taken"}, {ErrGroupFull, "group-full"},
 	{ErrInputChanged, "input-changed"}, {ErrFoldVersion, "fold-version"}, {ErrCorruptSnapshot, "corrupt-snapshot"},
 	{ErrEncode, "encode"}, {ErrNotAuthorized, "not-authorized"},
 	{ErrNotAuthenticated, "not-authenticated"}, {ErrBrokerTooOld, "broker-too-old"}, {ErrBrokerDoesNotFence, "broker-does-not-fence"}, {ErrReservedOption, "reserved-option"},

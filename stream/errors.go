@@ -60,6 +60,10 @@ var (
 	// ErrOffsetMismatch: the committed offset and the progress record disagree in a way that no
 	// crash explains. The hint names the start policies to choose from.
 	ErrOffsetMismatch = errors.New("committed offset and progress disagree")
+	// ErrSnapshotsLost: records of the snapshot topic were deleted, by cleanup.policy=delete for a while or by
+	// DeleteRecords, and with them the states of keys that have no later one. See that the topic is compact
+	// and nothing else; then rebuild the states, or adopt what is left. The hint names the start policies.
+	ErrSnapshotsLost = errors.New("snapshots were deleted")
 	// ErrOtherComponent: the consumer group's offsets were committed by another kind of component (a
 	// flow's by a pipe, or the other way round), or it has members of one. Give each component a group of
 	// its own.

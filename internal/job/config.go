@@ -44,6 +44,7 @@ const (
 	StopAndAsk Disagreement = iota
 	ResumeAtProgress
 	AdoptEmpty
+	AdoptRemaining
 	Rebuild
 )
 

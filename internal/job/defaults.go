@@ -147,7 +147,7 @@ func (c Config) validateChoices(fault func(string, ...any)) {
 		fault("Start.Time is required by Start.New AtTime")
 	}
 	if c.Start.Disagreement < StopAndAsk || c.Start.Disagreement > Rebuild {
-		fault("Start.Disagreement %d is not known: choose StopAndAsk, ResumeAtProgress, AdoptEmpty or Rebuild", int(c.Start.Disagreement))
+		fault("Start.Disagreement %d is not known: choose StopAndAsk, ResumeAtProgress, AdoptEmpty, AdoptRemaining or Rebuild", int(c.Start.Disagreement))
 	}
 	if c.Commit.OnPersistError != StopOnPersistError && c.Commit.OnPersistError != KeepDirty {
 		fault("Commit.OnPersistError %d is not known: choose StopOnPersistError or KeepDirty", int(c.Commit.OnPersistError))

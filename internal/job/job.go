@@ -84,6 +84,7 @@ func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found
 		Kafka: c.Kafka, Group: c.Group, Component: c.Component, Inputs: c.Inputs,
 		Progress: preflight.ProgressTopic{Role: c.Progress.Role, Topic: c.Progress.Topic, ConfigField: c.Progress.CreateField},
 		Outputs:  c.Outputs, SamePartition: c.AsRead,
+		Rebuilds:      c.Start.Disagreement == Rebuild && c.Map == nil,
 		Transactional: c.Guarantee != Unfenced, Claims: c.Claims, ServerSide: c.Member.Protocol == fence.ServerSide,
 		Assignors: c.Member.Protocol.Assignors(),
 		Times: preflight.Times{
@@ -94,6 +95,7 @@ func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found
 	p.Refused = func(w preflight.Witnesses) error {
 		return member.Refused(member.Witnesses{
 			Group: c.Group, Input: w.Input, Committed: w.Committed, Progress: w.Progress, SnapshotEmpty: w.SnapshotEmpty, Stateless: c.Map != nil,
+			LogStart: w.LogStart, RecordedStart: w.RecordedStart, StartMoves: w.StartMoves,
 		}, c.start(), p.Transactional, !w.Features.Fenced())
 	}
 	if create := c.Progress.Create; create != nil {
@@ -111,11 +113,12 @@ func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found
 // start is how a member begins.
 func (c Config) start() member.Start {
 	return member.Start{
-		Latest:     c.Start.New == Latest,
-		AtTime:     c.startTime(),
-		Resume:     c.Start.Disagreement == ResumeAtProgress,
-		AdoptEmpty: c.Start.Disagreement == AdoptEmpty,
-		Rebuild:    c.Start.Disagreement == Rebuild,
+		Latest:         c.Start.New == Latest,
+		AtTime:         c.startTime(),
+		Resume:         c.Start.Disagreement == ResumeAtProgress,
+		AdoptEmpty:     c.Start.Disagreement == AdoptEmpty,
+		AdoptRemaining: c.Start.Disagreement == AdoptRemaining,
+		Rebuild:        c.Start.Disagreement == Rebuild,
 	}
 }
 

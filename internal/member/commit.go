@@ -22,6 +22,8 @@ type store interface {
 	AdoptNone(end int64)
 	// Applied tells how far states may have applied the input, for the progress records to come.
 	Applied(a fence.Applied)
+	// LogStart tells where the log of the progress partition begins, for the progress records to come.
+	LogStart(start int64)
 	// Commit writes records and the input offset. A *fence.Refusal names a record that the
 	// broker refuses; nothing was committed then.
 	Commit(ctx context.Context, next fence.Offset, rs ...stream.Message) error

@@ -100,7 +100,9 @@ type Start struct {
 	AtTime     time.Time // zero: not by time
 	Resume     bool      // committed offset missing: resume at the progress record
 	AdoptEmpty bool      // snapshots missing: begin empty at the committed offset
-	Rebuild    bool      // any disagreement: fold again from the beginning
+	// AdoptRemaining goes on with the states that are left where snapshots were deleted.
+	AdoptRemaining bool
+	Rebuild        bool // any disagreement: fold again from the beginning
 }
 
 // hooks calls the functions that are set.

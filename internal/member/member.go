@@ -107,6 +107,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	m.wg.Go(func() { m.expireRetained(polling) })
 	m.wg.Go(func() { m.watchProtocol(polling) })
 	m.wg.Go(func() { m.watchInputs(polling) })
+	m.wg.Go(func() { m.watchHead(polling) })
 	defer func() { // also where a hook that polling has called panics or ends the goroutine
 		unwatch()
 		cancel()

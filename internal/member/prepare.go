@@ -90,6 +90,9 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		}
 		switch j.verdict {
 		case begin:
+			if found.headLost() {
+				return w.adopt(ctx, found, j.start)
+			}
 			return j.start, w.ready(found, j.start)
 		case beginNew:
 			return w.beginNew(ctx, found)
@@ -166,7 +169,7 @@ func (w *worker) layoutMoved(of string) error {
 // rebuildCures reports whether an error of usable is about the state and not about asking for it.
 func rebuildCures(err error) bool {
 	return errors.Is(err, stream.ErrInputChanged) || errors.Is(err, stream.ErrTruncated) ||
-		errors.Is(err, stream.ErrFoldVersion) || errors.Is(err, stream.ErrCorruptSnapshot)
+		errors.Is(err, stream.ErrFoldVersion) || errors.Is(err, stream.ErrCorruptSnapshot) || errors.Is(err, stream.ErrSnapshotsLost)
 }
 
 // pauseBefore waits between two looks, longer after each; not before the first one, which comes after none.
@@ -226,6 +229,8 @@ func (w *worker) ready(f found, start int64) error {
 
 // tellStore tells the store, before its first commit, what is known of the commits before it.
 func (w *worker) tellStore(f *found) {
+	w.store.LogStart(f.head.known())
+	w.logStart.Store(f.head.known())
 	switch {
 	case f.toldStore:
 		return

@@ -39,7 +39,13 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "100"}))
+	return newPlaceOn(t, "kfake")
+}
+
+// newPlaceOn is newPlace on a cluster of that id.
+func newPlaceOn(t *testing.T, cluster string) *place {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.ClusterID(cluster), kfake.NumBrokers(1), kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "100"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ type place struct {
 // restore reads the snapshot partition into an engine of its own.
 func (w *worker) restore(ctx context.Context) (found, error) {
 	p := w.own.Partition()
-	f := found{progressAt: -1, furthest: fence.InputProgress{LeaderEpoch: -1}, ahead: map[uint32]place{}}
+	f := found{witnesses: witnesses{head: head{recorded: -1, moves: w.m.cfg.Snapshots.Embedded}}, progressAt: -1, furthest: fence.InputProgress{LeaderEpoch: -1}, ahead: map[uint32]place{}}
 	w.engine = w.m.cfg.NewEngine(p)
 	w.incarnation = 0
 	corrupt := map[uint32]error{} // the first of each incarnation
@@ -80,6 +80,10 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 	if err != nil {
 		return f, err
 	}
+	if f.head.start, err = w.logBegins(ctx); err != nil {
+		return f, err
+	}
+	f.head.start, f.head.keys = max(f.head.start, result.Start), w.engine.Stats().Keys
 	f.result, f.snapshotEmpty = result, result.Records == 0 && result.Keyless == 0
 	if f.progress != nil {
 		w.incarnation = f.progress.Incarnation
@@ -163,6 +167,7 @@ func (w *worker) strange(at place, format string, args ...any) error {
 // witness takes a progress record. The newest one counts.
 func (w *worker) witness(f *found, r stream.Record) error {
 	if r.Value == nil { // somebody empties the topic with tombstones: there is no witness any more
+		f.head.recorded = -1
 		f.progress, f.foreign, f.moved, f.progressAt, f.furthest = nil, nil, "", -1, fence.InputProgress{LeaderEpoch: -1}
 		return nil
 	}
@@ -181,6 +186,10 @@ func (w *worker) witness(f *found, r stream.Record) error {
 		return w.strange(place{offset: r.Offset, key: r.Key}, "it is another record of the commit that the progress record at offset %d is of", f.progressAt)
 	}
 	f.progress, f.progressAt, f.moved, f.furthest = &progress, r.Offset, "", progress.Inputs[0]
+	f.head.recorded = -1
+	if start, ok := fence.ProgressLogStart(r); ok {
+		f.head.recorded = start
+	}
 	if a, ok := fence.ProgressApplied(r); ok {
 		f.furthest.Next, f.furthest.LeaderEpoch = a.Next, a.LeaderEpoch
 	}

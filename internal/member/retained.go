@@ -288,6 +288,7 @@ func (w *worker) compare(ctx context.Context, r *retained, f *found) (difference
 	if difference := tailDiffers(tail, r.last.At); difference != "" {
 		return difference, nil
 	}
+	f.head.start, f.head.moves = tail.LogStart, topic.Embedded
 	if err := w.witness(f, wire.Record(tail.Records[0])); err != nil {
 		return "", err
 	}
@@ -295,6 +296,9 @@ func (w *worker) compare(ctx context.Context, r *retained, f *found) (difference
 	if f.foreign != nil || f.moved != "" || p == nil || p.Nonce != r.last.Nonce || p.Sequence != r.last.Sequence ||
 		p.Inputs[0].Next != r.last.Next || p.Incarnation != r.incarnation {
 		return "the progress record at its offset is of another commit", nil
+	}
+	if f.headLost() {
+		return fmt.Sprintf("the snapshot partition begins at %d, and began at %d", f.head.start, f.head.recorded), nil
 	}
 	if err := w.usable(ctx, *f); err != nil {
 		return "", err // the restore meets it again, and decides by the start policy

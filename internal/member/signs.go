@@ -29,7 +29,7 @@ func (w *worker) judge(ctx context.Context, f found) (j judgement) {
 		}
 		return judgement{err: err}
 	}
-	j.verdict, j.start, j.err = decide(f.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
+	j.verdict, j.start, j.err = decideHead(f.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
 	if c := f.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
 		return judgement{verdict: begin, start: c}
 	}
@@ -57,6 +57,8 @@ const shortLooks = 2
 func (w *worker) needs(f found, j judgement, s signs) int {
 	c, p := f.committed.Next, f.progress
 	switch {
+	case j.err == nil && j.verdict == begin && f.headLost():
+		return shortLooks
 	case j.verdict == beginNew && j.err == nil && s.any():
 		return looks
 	case j.verdict == beginNew && j.err == nil, j.verdict == rebuild && j.err == nil:

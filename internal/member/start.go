@@ -14,6 +14,7 @@ type witnesses struct {
 	committed     fence.Committed // Next -1: none
 	progress      *fence.Progress // nil: none
 	snapshotEmpty bool            // the snapshot partition holds no record of any kind
+	head          head            // of the snapshot partition's log
 	stateless     bool            // a pipe: there are no snapshots that an offset could disagree with
 
 	group string           // for the commands in hints
@@ -38,15 +39,19 @@ type Witnesses struct {
 	Progress      *fence.Progress // nil: none
 	SnapshotEmpty bool
 	Stateless     bool // a pipe
+	LogStart      int64
+	RecordedStart int64 // by Progress; -1: it does not say
+	StartMoves    bool  // the brokers' compaction moves it
 }
 
-// Refused returns why a start at these witnesses would be refused, an error that is ErrOffsetMismatch; nil if
+// Refused returns why a start at these witnesses would be refused, an error that is ErrOffsetMismatch or ErrSnapshotsLost; nil if
 // it would not be. tornCommits says that the brokers are below transaction.version 2.
 func Refused(w Witnesses, policy Start, fenced, tornCommits bool) error {
 	own := witnesses{
 		committed: w.Committed, progress: w.Progress, snapshotEmpty: w.SnapshotEmpty, stateless: w.Stateless, group: w.Group, input: w.Input,
+		head: head{start: w.LogStart, recorded: w.RecordedStart, moves: w.StartMoves},
 	}
-	v, _, err := decide(own, policy, fenced, tornCommits)
+	v, _, err := decideHead(own, policy, fenced, tornCommits)
 	if err == nil && v == lookAgain && !policy.Rebuild {
 		err = disagreement(own)
 	}

@@ -27,6 +27,7 @@ type unfenced struct {
 	mu       sync.Mutex
 	sequence uint64
 	applied  fence.Applied
+	logStart int64
 }
 
 func (m *Member) openStore(ctx context.Context, w *worker) (store, fence.Committed, error) {
@@ -137,7 +138,7 @@ func (u *unfenced) witness(ctx context.Context, next fence.Offset) error {
 	input := m.input(u.w.own.Partition().Topic)
 	u.mu.Lock()
 	u.sequence++
-	applied := u.applied
+	headers := append(fence.StartHeaders(u.logStart), u.applied.Headers(next.Next)...)
 	p := fence.Progress{
 		Inputs: []fence.InputProgress{{
 			Topic: input.Topic, TopicID: input.ID, Next: next.Next, LeaderEpoch: next.LeaderEpoch,
@@ -148,7 +149,7 @@ func (u *unfenced) witness(ctx context.Context, next fence.Offset) error {
 	u.mu.Unlock()
 	key, value, err := p.Encode()
 	if err == nil {
-		err = u.produce(ctx, u.record(stream.Message{Key: key, Value: value, Headers: applied.Headers(next.Next)}))
+		err = u.produce(ctx, u.record(stream.Message{Key: key, Value: value, Headers: headers}))
 	}
 	if err != nil {
 		return stream.NewError("write progress", err).At(u.w.own.Partition(), next.Next)
@@ -214,6 +215,12 @@ func (u *unfenced) Applied(a fence.Applied) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.applied = a
+}
+
+func (u *unfenced) LogStart(start int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.logStart = start
 }
 
 func (u *unfenced) Rebuild(ctx context.Context, _ uint32, next fence.Offset) error {

@@ -43,6 +43,7 @@ type worker struct {
 	// Set by open: in the callback, or later by run.
 	store     store
 	committed fence.Committed
+	logStart  atomic.Int64 // of the snapshot partition, as the progress records note it; -1: not restored yet
 	openErr   error
 	storeMu   sync.Mutex // guards store against a teardown while a late open is under way
 
@@ -79,6 +80,7 @@ func newWorker(m *Member, o *fence.Ownership) *worker {
 		log:   m.log.With("partition", o.Partition().String(), "ownership", o.Number()),
 		queue: queue{limit: m.cfg.QueueRecords, arrived: make(chan struct{}, 1)},
 	}
+	w.logStart.Store(-1)
 	w.ctx, w.end = context.WithCancel(m.ctx)
 	active, stopFolding := context.WithCancel(w.ctx)
 	w.active = active
@@ -156,7 +158,7 @@ func (w *worker) calm() {
 func passing(err error) bool {
 	for _, named := range []error{
 		stream.ErrConfig, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized, stream.ErrBrokerTooOld,
-		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch,
+		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch, stream.ErrSnapshotsLost,
 		stream.ErrOtherGroup, stream.ErrOtherComponent, stream.ErrOtherApplication, stream.ErrOtherProtocol, stream.ErrInstanceTaken, stream.ErrGroupFull, stream.ErrFlood, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
 		stream.ErrEncode, // of a codec, whose cause may be a deadline of its own
 	} {

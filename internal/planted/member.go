@@ -47,6 +47,24 @@ var memberBugs = []Bug{
 		Test:  Test{Package: "internal/member", Name: "TestRecordsGoneBeforeTheyWereFolded"}, Invariant: "I2",
 	},
 	{
+		Name: "head-not-compared", Rules: []string{"R26"},
+		Off:   "a snapshot log that begins above where it began is restored from as if it were whole",
+		Edits: []Edit{{"internal/member/head.go", "\treturn w.head.start > max(w.head.recorded, 0)\n", "\treturn w.head.start > max(w.head.recorded, w.head.start)\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestHeadOfTheSnapshotsIsDeleted"}, Invariant: "I2",
+	},
+	{
+		Name: "start-not-noted", Rules: []string{"R26"},
+		Off:   "a progress record does not note where the log began",
+		Edits: []Edit{{"fence/settle.go", "headers = append(append(headers, w.startHeaders()...), w.appliedHeaders(b.next.Next)...)", "headers = append(headers, w.appliedHeaders(b.next.Next)...)"}},
+		Test:  Test{Package: "internal/member", Name: "TestHeadOfTheSnapshotsIsDeleted"}, Invariant: "I7",
+	},
+	{
+		Name: "head-not-watched", Rules: []string{"R26"},
+		Off:   "a running member does not look at its snapshot topic",
+		Edits: []Edit{{"internal/member/member.go", "\tm.wg.Go(func() { m.watchHead(polling) })\n", ""}},
+		Test:  Test{Package: "internal/member", Name: "TestSnapshotTopicIsWatched"}, Invariant: "I2",
+	},
+	{
 		Name: "one-look", Rules: []string{"R28"},
 		Off: "what is found at the first look is done, whatever another client is told: a flow begins anew because one answer says that there is no offset",
 		Edits: []Edit{

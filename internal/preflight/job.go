@@ -39,6 +39,9 @@ type Job struct {
 	TransactionTimeout time.Duration
 	// Times are the member's. The zero value: they are not compared with what the brokers allow.
 	Times
+	// Rebuilds says that the component would fold its input from the first record on where offset and snapshots
+	// disagree: what the input has lost by then has no states any more.
+	Rebuilds bool
 	// Refused says why a start at these witnesses would be refused; nil: it would not.
 	Refused func(Witnesses) error
 	// Claims are what the component promises on a cluster of that transaction.version.

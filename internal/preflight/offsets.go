@@ -20,6 +20,9 @@ type Witnesses struct {
 	Progress      *fence.Progress // nil: none
 	SnapshotEmpty bool
 	Features      wire.Features
+	LogStart      int64
+	RecordedStart int64 // by Progress; -1: it does not say
+	StartMoves    bool  // the brokers' compaction moves it
 }
 
 // tail is what a look at the end of a partition of the progress topic has found.
@@ -27,6 +30,8 @@ type tail struct {
 	progress *fence.Progress // the newest that is committed; nil: none in the tail
 	whole    bool            // the tail is all that the partition has
 	empty    bool
+	start    int64 // of the log
+	recorded int64 // by progress; -1: it does not say
 }
 
 // tail reads the last records of a partition of the progress topic that are committed. Where a transaction is
@@ -38,6 +43,7 @@ func (i *inspection) tail(ctx context.Context, partition int32) (t tail, err err
 	if err != nil {
 		return tail{}, err
 	}
+	t.start, t.recorded = start, -1
 	from := max(start, stable-sampledRecords)
 	t.empty, t.whole = start >= end, from == start && stable == end
 	if from >= stable {
@@ -48,7 +54,10 @@ func (i *inspection) tail(ctx context.Context, partition int32) (t tail, err err
 			return nil
 		}
 		if progress, err := fence.DecodeProgress(r.Value); err == nil {
-			t.progress = &progress
+			t.progress, t.recorded = &progress, -1
+			if start, ok := fence.ProgressLogStart(wire.Record(r)); ok {
+				t.recorded = start
+			}
 		}
 		return nil
 	})
@@ -74,6 +83,7 @@ func (i *inspection) offsets(tails map[int32]tail) error {
 			w := Witnesses{
 				Input: stream.Partition{Topic: in.Topic, Partition: int32(p)}, Committed: fence.Committed{Next: o.Next},
 				Progress: t.progress, SnapshotEmpty: t.empty, Features: i.found.Features,
+				LogStart: t.start, RecordedStart: t.recorded, StartMoves: i.found.Progress.Embedded,
 			}
 			if witness, ours := wire.ParseWitness(o.Metadata); ours {
 				w.Committed.Nonce, w.Committed.Sequence, w.Committed.Kind = witness.Nonce, witness.Sequence, witness.Kind
@@ -81,10 +91,8 @@ func (i *inspection) offsets(tails map[int32]tail) error {
 			if w.Committed.Kind != "" && w.Committed.Kind != i.Component {
 				continue // another component's: what to do about its offsets is said of the group
 			}
-			if i.members > 0 && (o.Next < 0 || t.progress != nil && o.Next <= t.progress.Inputs[0].Next) {
-				continue
-			}
-			if err := i.Refused(w); err != nil {
+			underWay := i.members > 0 && (o.Next < 0 || t.progress != nil && o.Next <= t.progress.Inputs[0].Next)
+			if err := i.Refused(w); err != nil && (!underWay || errors.Is(err, stream.ErrSnapshotsLost)) {
 				refused = append(refused, err)
 			}
 		}

@@ -21,7 +21,11 @@ func (i *inspection) topics(ctx context.Context) error {
 	for _, topic := range i.Inputs {
 		facts, err := i.existing(ctx, "input", topic, "Read")
 		i.found.Inputs = append(i.found.Inputs, facts)
-		errs = append(errs, i.noteTopic("input", topic, facts, err))
+		err = i.noteTopic("input", topic, facts, err)
+		errs = append(errs, err)
+		if err == nil {
+			i.retention(facts)
+		}
 	}
 	if errors.Join(errs...) == nil {
 		errs = append(errs, i.progress(ctx))
@@ -216,6 +220,15 @@ func (i *inspection) noteTopic(role, topic string, facts wire.Facts, err error) 
 		i.tombstones(facts)
 	}
 	return nil
+}
+
+// retention says what a rebuild, which is asked for, would not find any more.
+func (i *inspection) retention(input wire.Facts) {
+	if !i.Rebuilds || !strings.Contains(input.CleanupPolicy, "delete") || input.Retention < 0 && input.RetentionBytes < 0 {
+		return
+	}
+	i.found.advise(fmt.Sprintf("records are deleted from it (retention.ms %d, retention.bytes %d), and Start.Disagreement is Rebuild: a rebuild folds what is left, and drops the states of all that is not",
+		input.Retention.Milliseconds(), input.RetentionBytes), "set Start.Disagreement to Rebuild for the one start that needs it, or keep the input: "+i.alter(input.Topic, "retention.ms=-1,retention.bytes=-1"))
 }
 
 // uncovered ends each warning of a weakness.

@@ -38,13 +38,18 @@ func (c Compacted) Check(ctx context.Context, cl *kgo.Client) (Facts, error) {
 		return f, unusable(c.Topic, "it does not exist").Hinted("create it: %s (a %s does it by itself with %s)",
 			createCommand(cl, c.Topic, c.Partitions, int16(min(f.Brokers, 3)), compacted(f.Brokers)), c.Component, c.Field)
 	case f.CleanupPolicy != "compact":
-		return f, unusable(c.Topic, "its cleanup.policy is %q, and Kafka would delete %s", f.CleanupPolicy, c.kept()).
-			Hinted("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config cleanup.policy=compact "+
-				"(records that were deleted before stay lost)", Bootstrap(cl), c.Topic)
+		return f, NotCompacted(cl, f, c.kept())
 	case f.Partitions != c.Partitions:
 		return f, c.miscounted(cl, f.Partitions)
 	}
 	return f, nil
+}
+
+// NotCompacted is the error about a topic whose records Kafka deletes; kept is what would be lost.
+func NotCompacted(cl *kgo.Client, f Facts, kept string) error {
+	return unusable(f.Topic, "its cleanup.policy is %q, and Kafka would delete %s", f.CleanupPolicy, kept).
+		Hinted("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config cleanup.policy=compact, then start again: "+
+			"what was deleted before is found out by the start", Bootstrap(cl), f.Topic)
 }
 
 // kept is what would be lost by deletion.

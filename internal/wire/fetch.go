@@ -55,6 +55,7 @@ type page struct {
 	aborted       []kmsg.FetchResponseTopicPartitionAbortedTransaction // that touch the page, under read_committed
 	next          int64
 	highWatermark int64
+	logStart      int64
 	err           error
 }
 
@@ -229,7 +230,7 @@ func (f *fetcher) fetch(ctx context.Context, on leader, position int64) (page, e
 		}
 		return page{}, stream.NewError("fetch", part.Err).At(l.At(), position)
 	}
-	return page{records: part.Records, aborted: answer.AbortedTransactions, next: max(next, position), highWatermark: answer.HighWatermark}, nil
+	return page{records: part.Records, aborted: answer.AbortedTransactions, next: max(next, position), highWatermark: answer.HighWatermark, logStart: answer.LogStartOffset}, nil
 }
 
 // placed finds out on which side of the log a position is that the broker called out of range. Below

@@ -187,6 +187,16 @@ func (l Log) ends(ctx context.Context, onRetry func(error)) (start, highWatermar
 	return start, highWatermark, lastStable, nil
 }
 
+// Start returns the partition's first offset, as Ends does.
+func (l Log) Start(ctx context.Context) (start int64, err error) {
+	known := leader{broker: -1}
+	err = l.retry(ctx, "list offsets", &known, nil, func(on leader) (err error) {
+		start, err = l.listOffset(ctx, on, earliestOffset, 0)
+		return err
+	})
+	return start, err
+}
+
 func (l Log) listOffset(ctx context.Context, on leader, at int64, isolation int8) (int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID, req.IsolationLevel = -1, isolation

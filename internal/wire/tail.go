@@ -12,6 +12,7 @@ import (
 type Tail struct {
 	Records       []*kgo.Record // of aborted and of open transactions too, and control records
 	HighWatermark int64
+	LogStart      int64 // the log's first offset
 	Position      int64 // next offset to be read; below HighWatermark if there is more than was wanted
 	Outside       bool  // the offset is below the log's start or above its end
 }
@@ -45,6 +46,7 @@ func (l Log) Tail(ctx context.Context, from int64, limit int) (Tail, error) {
 		}
 		stuck := p.next == t.Position
 		t.Records, t.Position, t.HighWatermark = append(t.Records, p.records...), p.next, p.highWatermark
+		t.LogStart = p.logStart
 		if t.Position >= t.HighWatermark || len(t.Records) > limit || stuck {
 			return t, nil
 		}

@@ -29,6 +29,7 @@ type Facts struct {
 	Leaderless int   // partitions that have no leader at the moment
 	Brokers    int   // of the cluster
 	Permitted  Operations
+	Embedded   bool // of an embedded broker, whose compaction moves the start of a log
 
 	CleanupPolicy   string // "compact", "delete" or "compact,delete"
 	MinISR          int
@@ -36,8 +37,12 @@ type Facts struct {
 	DeleteRetention time.Duration // how long compaction keeps tombstones
 	UncleanElection bool          // acknowledged records may be lost in an election
 	Retention       time.Duration // how long records are kept; negative: for ever
+	RetentionBytes  int64         // of a partition; negative: unbounded
 	AppendTime      bool          // the broker sets the timestamps, else the writer does
 }
+
+// embedded are the cluster ids of devbroker and of kfake, which it is made of.
+var embedded = []string{"holdfast-devbroker", "kfake"}
 
 // TopicConfig says how a topic is created.
 type TopicConfig struct {
@@ -94,6 +99,8 @@ func (f *Facts) set(key, value string) (err error) {
 		var ms int64
 		ms, err = strconv.ParseInt(value, 10, 64)
 		f.Retention = time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+	case "retention.bytes":
+		f.RetentionBytes, err = strconv.ParseInt(value, 10, 64)
 	case "message.timestamp.type":
 		f.AppendTime = value == "LogAppendTime"
 	case "unclean.leader.election.enable":
@@ -122,6 +129,7 @@ func topicShape(ctx context.Context, cl *kgo.Client, topic string) (Facts, error
 	}
 	if resp != nil {
 		f.Brokers = len(resp.Brokers)
+		f.Embedded = resp.ClusterID != nil && slices.Contains(embedded, *resp.ClusterID)
 	}
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):

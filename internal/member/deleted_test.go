@@ -1,0 +1,133 @@
+package member_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// R26: the snapshot of the key a is deleted from the head of the log, that of b and the progress record stay.
+// Committed offset and progress record agree, and a would begin at nothing.
+func TestHeadOfTheSnapshotsIsDeleted(t *testing.T) {
+	t.Parallel()
+	for name, guarantee := range map[string]holdfast.Guarantee{
+		"unfenced": holdfast.Unfenced, "state": holdfast.FencedState, "outputs": holdfast.FencedOutputs,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlaceOn(t, "a cluster whose compaction keeps the start of a log")
+			c := p.config()
+			c.Guarantee = guarantee
+			if guarantee == holdfast.FencedOutputs {
+				c.Commit = holdfast.Commit{}
+			}
+			p.produce("a", 1)
+			p.must(until(p, c, 1))
+			first := p.end(states)
+			p.produce("b", 1)
+			p.must(until(p, c, 2))
+			p.trimTopic(states, first)
+			p.produce("a", 1)
+			if err := until(p, c, 3); !errors.Is(err, stream.ErrSnapshotsLost) {
+				t.Fatalf("I2: the state of a key is gone, and the flow ended with %v, want %v", err, stream.ErrSnapshotsLost)
+			}
+			c.Start.Disagreement = holdfast.AdoptRemaining
+			p.must(until(p, c, 3))
+			if want := map[string]string{"a": "1", "b": "1"}; !maps.Equal(p.stored(), want) {
+				t.Errorf("what is left is adopted: %v, want %v", p.stored(), want)
+			}
+			c.Start.Disagreement = holdfast.StopAndAsk
+			p.produce("b", 1)
+			if err := until(p, c, 4); err != nil {
+				t.Fatalf("I7: what was adopted is not noted: %v", err)
+			}
+			p.trimTopic(states, p.end(states)-3)
+			p.produce("b", 1)
+			if err := until(p, c, 5); !errors.Is(err, stream.ErrSnapshotsLost) {
+				t.Fatalf("I2: states are gone again, and the flow ended with %v, want %v", err, stream.ErrSnapshotsLost)
+			}
+			c.Start.Disagreement = holdfast.Rebuild
+			p.must(until(p, c, 5))
+			c.Start.Disagreement = holdfast.StopAndAsk
+			p.produce("b", 1)
+			p.must(until(p, c, 6))
+			p.wantStored(map[string]string{"a": "2", "b": "4"})
+		})
+	}
+}
+
+// R26: Kafka deletes from the snapshot topic while a member runs, or would at its next look at retention.
+func TestSnapshotTopicIsWatched(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		want error
+		do   func(*place)
+	}{
+		"its policy is another": {stream.ErrTopic, func(p *place) { p.policy("delete") }},
+		"its head is deleted":   {stream.ErrSnapshotsLost, func(p *place) { p.trimTopic(states, 1) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlaceOn(t, "a cluster whose compaction keeps the start of a log")
+			p.produce("k", 1)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // it looks each 30 s
+			defer cancel()
+			conf := p.config()
+			var once sync.Once
+			conf.Hooks = []holdfast.Hooks{{Committed: func(e stream.Committed) {
+				if e.Next == 1 {
+					once.Do(func() { c.do(p) })
+				}
+			}}}
+			f, err := holdfast.New(conf)
+			p.must(err)
+			if err := f.Run(ctx); !errors.Is(err, c.want) {
+				t.Errorf("I2: snapshots are deleted from under a member, and it ended with %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// policy sets the cleanup policy of the snapshot topic.
+func (p *place) policy(policy string) {
+	p.t.Helper()
+	rs, err := kadm.NewClient(p.cl).AlterTopicConfigs(p.t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &policy}}, states)
+	p.must(err)
+	p.must(rs[0].Err)
+}
+
+// The embedded broker's compaction moves the start of a log, so that nothing can be told from it there.
+func TestCompactionOfTheEmbeddedBrokerIsNoLoss(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for i := range int64(3) {
+		p.produce("k", 1)
+		p.must(until(p, p.config(), i+1))
+	}
+	p.cluster.Compact()
+	starts, err := kadm.NewClient(p.cl).ListStartOffsets(t.Context(), states)
+	p.must(err)
+	if o, _ := starts.Lookup(states, 0); o.Offset == 0 {
+		t.Error("the embedded broker's compaction keeps the start of a log now: the guard can be on there too")
+	}
+	p.produce("k", 1)
+	p.must(until(p, p.config(), 4))
+	p.wantStored(map[string]string{"k": "4"})
+}
+
+// trimTopic deletes the records of a topic's one partition that are below an offset.
+func (p *place) trimTopic(topic string, below int64) {
+	p.t.Helper()
+	os := kadm.Offsets{}
+	os.AddOffset(topic, 0, below, -1)
+	rs, err := kadm.NewClient(p.cl).DeleteRecords(p.t.Context(), os)
+	p.must(err)
+	p.must(rs.Error())
+}
