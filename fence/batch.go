@@ -16,21 +16,25 @@ type batch struct {
 	readBack bool // the outcome was unknown once
 	attempts int
 	began    time.Time
-	token    Token // of the last attempt
+	begun    time.Time // when the transaction of the last attempt did
+	wrote    time.Time // when all of its records were acknowledged; zero: not yet
+	ranOut   error     // why the last attempt did not commit, if its time ran out and its outcome is to be read back first
+	bytes    int64     // of all records
+	token    Token     // of the last attempt
 }
 
-// drain takes the next batch off the queue: from the front, up to MaxWrites records and MaxBytes,
-// but one call at least. A call without records counts as nothing. It never looks past a call that
+// drain takes the next batch off the queue: from the front, up to MaxWrites records and MaxBytes, or what was
+// learned to fit into one transaction, but one call at least. A call without records counts as nothing. It never looks past a call that
 // does not fit, so that an offset never overtakes the records that were queued before it. It returns
 // nil if there is nothing to do.
 func (w *Writer) drain() *batch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := &batch{next: w.last, began: time.Now()}
-	records, size := 0, int64(0)
+	records, size, most := 0, int64(0), w.pace.Limit(w.c.MaxBytes)
 	for len(w.queue) > 0 {
 		q := w.queue[0]
-		full := records+len(q.messages) > w.c.MaxWrites || size+q.bytes > w.c.MaxBytes
+		full := records+len(q.messages) > w.c.MaxWrites || size+q.bytes > most
 		if full && records > 0 && len(q.messages) > 0 {
 			break
 		}
@@ -49,7 +53,7 @@ func (w *Writer) drain() *batch {
 	if len(b.waiters) == 0 {
 		return nil
 	}
-	w.flying = &b.next
+	w.flying, b.bytes = &b.next, size
 	b.witness = witness{w.own.nonce, w.sequence + 1}
 	return b
 }

@@ -36,7 +36,11 @@ type recorder struct {
 	fail    func(step wire.Step, n int) error
 	applied func(n int) bool
 	// hold, if set, is waited for before the first commit is answered.
-	hold    chan struct{}
+	hold chan struct{}
+	// throttle is what the brokers tell of quotas.
+	throttle string
+	// takes is how long the broker takes for a byte of a record, 0: no time.
+	takes   time.Duration
 	holding chan struct{}
 	n       int
 }
@@ -101,7 +105,8 @@ type fakeOpener struct{ *recorder }
 func (o fakeOpener) committed(ctx context.Context) (wire.GroupOffset, error) {
 	return o.recorder.committed_(ctx)
 }
-func (o fakeOpener) rest() {}
+func (o fakeOpener) throttled(time.Time) string { return o.recorder.throttle }
+func (o fakeOpener) rest()                      {}
 
 type fakeProducer struct {
 	*recorder
@@ -126,6 +131,9 @@ func (p *fakeProducer) begin() error {
 }
 
 func (p *fakeProducer) produce(ctx context.Context, ms []stream.Message, most int) (span, time.Duration, []error) {
+	if errs := p.slowly(ctx, ms); errs != nil {
+		return nowhere, 0, errs
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls = append(p.calls, "produce")
@@ -172,6 +180,30 @@ func (p *fakeProducer) produce(ctx context.Context, ms []stream.Message, most in
 	p.open_.progress = progress
 	p.open_.messages = ms[:len(ms)-1]
 	return p.endLocked(), time.Millisecond, nil
+}
+
+// slowly takes the time that a broker does for the records, but for the progress record, which is the last.
+func (r *recorder) slowly(ctx context.Context, ms []stream.Message) []error {
+	size := int64(0)
+	for _, m := range ms[:len(ms)-1] {
+		size += m.BatchBytes()
+	}
+	r.mu.Lock()
+	takes := time.Duration(size) * r.takes
+	r.mu.Unlock()
+	if takes == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(takes):
+		return nil
+	case <-ctx.Done():
+	}
+	errs := make([]error, len(ms))
+	for i := range errs {
+		errs[i] = &wire.StepError{Step: wire.StepProduce, Err: context.Cause(ctx)}
+	}
+	return errs
 }
 
 // endLocked is where the next transaction is written.

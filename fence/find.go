@@ -72,6 +72,7 @@ func (w *Writer) probe(ctx context.Context, b *batch, ms []stream.Message, part 
 		sent[i] = ms[at]
 	}
 	w.pacer.wait(ctx)
+	b.begun, b.wrote = time.Now(), time.Time{}
 	if err := w.producer.begin(); err != nil {
 		return nil, err
 	}

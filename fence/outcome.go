@@ -38,6 +38,9 @@ const (
 	classInput
 	// classFatal: retrying cannot help; a person must act.
 	classFatal
+	// classSlow: the time for the transaction ran out, and nothing is in doubt. The client is closed, and what
+	// it had comes again in smaller transactions (R27).
+	classSlow
 	// classUnknown: the transaction may or may not be committed (R5).
 	classUnknown
 )
@@ -45,7 +48,7 @@ const (
 var classNames = map[class]string{
 	classTransient: "transient", classAbort: "abortable", classToken: "generation",
 	classFence: "producer-epoch", classGone: "member", classReplaced: "instance",
-	classRecord: "record", classInput: "input", classFatal: "fatal", classUnknown: "unknown",
+	classRecord: "record", classInput: "input", classFatal: "fatal", classSlow: "slow", classUnknown: "unknown",
 }
 
 // String returns the name that hooks and logs use.

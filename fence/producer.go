@@ -55,6 +55,8 @@ type opener interface {
 	open(ctx context.Context) (producer, error)
 	// committed returns the committed offset without a takeover.
 	committed(ctx context.Context) (wire.GroupOffset, error)
+	// throttled says, as the end of a sentence, which broker has throttled the clients since a time; "": none.
+	throttled(since time.Time) string
 	// rest returns when everything that was closed has come to rest.
 	rest()
 }
@@ -65,6 +67,8 @@ type cluster struct {
 	id   string
 	base context.Context // values only: the rule switches
 	wg   sync.WaitGroup  // clients that are being closed
+
+	throttle wire.Throttle
 }
 
 // The client takes no smaller limit of a batch, and none above the largest request that it writes
@@ -118,6 +122,7 @@ func (k *cluster) open(ctx context.Context) (producer, error) {
 		// with the network cut, as nothing may cancel it.
 		kgo.MaxBufferedRecords(1<<30),
 		kgo.MaxBufferedBytes(0),
+		kgo.WithHooks(&k.throttle),
 		// A raw fetch or metadata request must not be held up by this client's other requests.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 	)
@@ -164,6 +169,8 @@ func (k *cluster) fetchOffset(ctx context.Context, cl *kgo.Client) (wire.GroupOf
 }
 
 func (k *cluster) rest() { k.wg.Wait() }
+
+func (k *cluster) throttled(since time.Time) string { return k.throttle.Since(since) }
 
 func (t *txn) init(ctx context.Context) error {
 	type answer struct {
@@ -344,7 +351,11 @@ func (t *txn) close() {
 // again. A partition that ends before what was acknowledged is ErrTruncated: the topic was made again, or
 // lost records, and the states that are not written again would be lost with it.
 func (t *txn) progress(ctx context.Context, from int64) (found *Progress, at int64, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, unstableFor, errors.New("an open transaction holds up the read-back"))
+	limit := unstableFor
+	if t.throttle.Since(time.Now()) != "" { // who waits for a quota waits for no transaction
+		limit = max(limit, t.c.TransactionTimeout)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("an open transaction holds up the read-back"))
 	defer cancel()
 	log := wire.Log{Client: t.cl, Topic: t.c.Progress.Topic, Partition: t.c.Progress.Partition}
 	_, end, _, err := log.Ends(ctx)

@@ -22,6 +22,7 @@ const (
 // retake takes the id over within an ownership and reads back what is committed (R4). done: b, whose
 // outcome was in doubt, is committed.
 func (w *Writer) retake(ctx context.Context, b *batch) (done bool, err error) {
+	b.begun = time.Time{}
 	if w.producer, err = w.opener.open(ctx); err != nil {
 		return false, err
 	}

@@ -64,6 +64,7 @@ func (w *Writer) committed(b *batch, at int64) {
 		w.known.from, w.known.read = at+1, true
 	}
 	w.fences = 0
+	w.pace.Wrote(b.bytes, time.Since(b.begun), w.c.TransactionTimeout, w.c.MaxBytes)
 	w.mu.Lock()
 	w.last = b.next
 	w.commits++
@@ -129,6 +130,9 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 			return -1, err
 		}
 	}
+	if b.ranOut != nil && !b.doubt {
+		return -1, errRanOut{b.ranOut}
+	}
 	p := w.producer
 	if b.token, err = w.own.Token(w.base); err != nil { // an early out; what counts is read below
 		return -1, err
@@ -139,6 +143,7 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	}
 	w.pacer.wait(ctx)
 	idle := time.Since(w.pacer.ended)
+	b.begun, b.wrote = time.Now(), time.Time{}
 	if err := p.begin(); err != nil {
 		return -1, err
 	}
@@ -148,6 +153,7 @@ func (w *Writer) attempt(ctx context.Context, b *batch) (at int64, err error) {
 	if errs != nil {
 		return -1, &produceError{culprits(errs)}
 	}
+	b.wrote = time.Now()
 	if err := w.sameLog(in); err != nil {
 		return -1, err
 	}
@@ -236,6 +242,9 @@ func (w *Writer) effects(b *batch) ([]stream.Message, error) {
 
 // react decides what follows from err: nil, and b goes again, or the error that its waiters get.
 func (w *Writer) react(ctx context.Context, b *batch, err error) error {
+	if late, ok := errors.AsType[errRanOut](err); ok {
+		return w.smaller(b, late.err)
+	}
 	c, hint := classify(err)
 	switch {
 	case (c == classRecord || c == classInput) && w.absentYet(err):
@@ -243,10 +252,13 @@ func (w *Writer) react(ctx context.Context, b *batch, err error) error {
 	case c != classRecord && c != classInput:
 		w.absent = time.Time{}
 	}
+	c = w.aged(b, c, err)
 	w.refused(b, c, err)
 	switch c {
 	case classUnknown:
 		return w.doubt(b, err)
+	case classSlow:
+		return w.slow(b, err)
 	case classAbort:
 		w.abort(ctx)
 		return w.again(ctx, b, c, err)
@@ -359,8 +371,7 @@ func (w *Writer) again(ctx context.Context, b *batch, c class, err error) error 
 	if cause := context.Cause(ctx); !errors.Is(cause, errLimit) {
 		return stream.NewError("commit", errors.Join(cause, err)).At(w.c.Input, b.next.Next)
 	}
-	e := stream.NewError("commit", fmt.Errorf("no success in %d attempts and %v: %w: %w", b.attempts, w.limit, stream.ErrUnreachable, err))
-	return e.At(w.c.Input, b.next.Next).Hinted("look at the brokers: nothing was committed, and the next write tries again")
+	return w.noSuccess(b, err)
 }
 
 // lose ends the ownership and returns what b's waiters get.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/pace"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -35,7 +36,8 @@ type Committed struct {
 // A call returns nil once its records and its offset are known to be committed, and any error means
 // that neither is, but for one: an error that matches ErrOutcomeUnknown says that nobody knows. It
 // always matches ErrOwnershipLost too, and what was folded must be dropped. Refusals by the broker
-// that leave the ownership in place are not errors: the same records go again.
+// that leave the ownership in place are not errors: the same records go again. Calls whose transaction
+// ran out of time go again with fewer others, and in the end alone.
 type Writer struct {
 	c      Config
 	id     string
@@ -68,6 +70,7 @@ type turnState struct {
 	known    known
 	sequence uint64 // of the last known commit of this ownership
 	pacer    *pacer
+	pace     pace.Pace
 	fences   int       // producer fences since the last commit
 	rewinds  bool      // the next commit may lie below the last one
 	absent   time.Time // since when a topic is unknown to the brokers, zero: none is
@@ -86,6 +89,8 @@ type waiter struct {
 // progress partition, any other where Config.Outputs says. Messages for one partition are written in
 // the order given.
 //
+// It returns ErrTooSlow if a transaction with these records alone did not come to its end within
+// TransactionTimeout: the ownership is still held, and the call may be made again, with fewer records.
 // It returns ErrNoOffset before there is an offset to commit, ErrTooLarge for a record that no batch
 // can hold, a *Refusal if the broker refuses one of rs for what it is, ErrOwnershipLost, ErrIDTaken,
 // ErrClosed, and the cause of ctx if that ends before the transaction began. Nothing was written

@@ -32,6 +32,7 @@
 //	holdfast_output_bytes_total                       bytes of them
 //	holdfast_partitions_owned                         partitions that this process owns (gauge, by topic alone)
 //	holdfast_stops_total{cause}                       stops with an error, cause as stream.Cause names it (this label alone)
+//	holdfast_throttled_seconds_total{broker}          time for which a broker has held this process back, by its node id (this label alone)
 //
 // and, only while this process owns the partition:
 //

@@ -13,7 +13,7 @@ func (m *metrics) hooks() stream.Hooks {
 	return stream.Hooks{
 		Assigned: m.onAssigned, Restoring: m.onRestoring, Restored: m.onRestored, Committed: m.onCommitted,
 		Refused: m.onRefused, Failed: m.onFailed, Revoked: m.onRevoked, Lost: m.onLost, Stalled: m.onStalled, InputStalled: m.onInputStalled, OutputAcked: m.onOutputAcked,
-		DeadLettered: m.onDeadLettered, Stopped: m.onStopped,
+		DeadLettered: m.onDeadLettered, Throttled: m.onThrottled, Stopped: m.onStopped,
 	}
 }
 
@@ -184,6 +184,10 @@ func (m *metrics) onFailed(e stream.Failed) {
 
 func (m *metrics) onDeadLettered(e stream.DeadLettered) {
 	m.deadLetters.WithLabelValues(labels(e.Partition)...).Inc()
+}
+
+func (m *metrics) onThrottled(e stream.Throttled) {
+	m.throttled.WithLabelValues(strconv.Itoa(int(e.Broker))).Add(e.For.Seconds())
 }
 
 func (m *metrics) onStopped(e stream.Stopped) { m.stops.WithLabelValues(e.Cause).Inc() }

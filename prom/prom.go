@@ -55,7 +55,7 @@ type metrics struct {
 	retained                                 *prometheus.CounterVec
 	stalls, inputStalls                      *prometheus.CounterVec
 	transactions, readBacks, refused         *prometheus.CounterVec
-	failures, deadLetters, stops             *prometheus.CounterVec
+	failures, deadLetters, stops, throttled  *prometheus.CounterVec
 	writes, bytes, outputs, outputBytes      *prometheus.CounterVec
 	transactionOutputs                       *prometheus.CounterVec
 	transactionOutputBytes                   *prometheus.CounterVec
@@ -125,7 +125,10 @@ func (m *metrics) component(o Options) {
 	m.partitionsOwned = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: o.Namespace, Name: "partitions_owned", Help: "Partitions of the topic that this process owns.", ConstLabels: o.ConstLabels,
 	}, []string{"topic"})
-	m.all = append(m.all, m.stops, m.partitionsOwned)
+	m.throttled = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: o.Namespace, Name: "throttled_seconds_total", Help: "Time for which a broker has held this process back, as it is over a quota.", ConstLabels: o.ConstLabels,
+	}, []string{"broker"})
+	m.all = append(m.all, m.stops, m.throttled, m.partitionsOwned)
 }
 
 type (

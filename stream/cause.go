@@ -16,7 +16,7 @@ var causes = []struct {
 	{ErrEncode, "encode"}, {ErrNotAuthorized, "not-authorized"},
 	{ErrNotAuthenticated, "not-authenticated"}, {ErrBrokerTooOld, "broker-too-old"}, {ErrBrokerDoesNotFence, "broker-does-not-fence"}, {ErrReservedOption, "reserved-option"},
 	{ErrConfig, "config"}, {ErrTopic, "topic"}, {ErrOutput, "output"}, {ErrOutcomeUnknown, "outcome-unknown"},
-	{ErrUnreachable, "unreachable"}, {ErrNoOffset, "no-offset"}, {ErrOffsetBack, "offset-back"},
+	{ErrTooSlow, "too-slow"}, {ErrUnreachable, "unreachable"}, {ErrNoOffset, "no-offset"}, {ErrOffsetBack, "offset-back"},
 	{ErrOwnershipLost, "ownership-lost"}, {ErrClosed, "closed"},
 }
 

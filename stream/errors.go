@@ -40,6 +40,10 @@ var (
 	// ErrOutcomeUnknown: a transaction's outcome could not be found out before the time for it ran
 	// out. The ownership ends and the next owner reads what was committed; nothing is lost.
 	ErrOutcomeUnknown = errors.New("outcome of the transaction is unknown")
+	// ErrTooSlow: a transaction did not come to its end within its timeout, however little was in it: the
+	// brokers take less than that, for a quota, a narrow link, or replicas that lag. Nothing of it was committed.
+	// The message says which broker throttles, if one has said so. Raise the quota, or mend what is slow.
+	ErrTooSlow = errors.New("transaction ran out of time")
 	// ErrNoOffset: a write was asked for before any offset was committed for the partition. Commit
 	// first.
 	ErrNoOffset = errors.New("no offset to bind the write to")

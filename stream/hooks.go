@@ -22,6 +22,8 @@ type Hooks struct {
 	// DeadLettered: a record was handed to the dead-letter topic. Whether the letter is visible is told
 	// by the Committed or OutputAcked that covers it.
 	DeadLettered func(DeadLettered)
+	// Throttled: a broker has answered that this process is over a quota, and holds back what it sends next.
+	Throttled func(Throttled)
 	// Stopped: the component stops with an error, which Run returns once it has torn everything down.
 	Stopped func(Stopped)
 }
@@ -77,7 +79,7 @@ type Committed struct {
 // memory for it (cause "record", not final).
 type Refused struct {
 	Partition Partition
-	Cause     string // "generation", "producer-epoch", "member", "instance", "record", "input", "abortable", "transient", "unknown" or "fatal"
+	Cause     string // "generation", "producer-epoch", "member", "instance", "record", "input", "abortable", "transient", "slow", "unknown" or "fatal"
 	Code      int16  // Kafka error code, 0 if there was none
 	Final     bool   // the ownership ends by it
 	Err       error
@@ -144,6 +146,14 @@ type OutputAcked struct {
 	Partition Partition // the input partition
 	Count     int
 	Bytes     int64
+}
+
+// Throttled tells that a broker holds a client of the component back, because its user or client id is over a
+// quota for producing, fetching or requests. It is told with each answer that says so.
+type Throttled struct {
+	Broker int32 // node id
+	Host   string
+	For    time.Duration
 }
 
 // Stopped tells that a component stops with an error: one partition's, which stops all of them.

@@ -21,9 +21,11 @@ type Batch struct {
 	Outputs []Output
 	Writes  []Write
 	Bytes   int64 // of all writes, with their overhead
+	Size    int64 // of all writes and outputs
 	Full    bool  // more was due than had room: close another batch as soon as this one is done
 
 	closedBefore int64 // when the batch before this one was closed, in case this one is aborted
+	steps        int   // with Whole: how many steps it has
 }
 
 // Write is one snapshot record.
@@ -41,6 +43,7 @@ type Write struct {
 type Output struct {
 	Message stream.Message
 	Offset  int64 // of the input record that it came from
+	Epoch   int32 // leader epoch of that record
 }
 
 // Rejected is the error of a batch that cannot be committed as a whole: the step of a record from From
@@ -99,7 +102,15 @@ func (e *Engine[S]) commitAt() (at int64, ok bool) {
 func (e *Engine[S]) Full() bool {
 	c := &e.cfg
 	return c.Whole && (e.alone || c.MaxWrites > 0 && len(e.outputs)+len(e.due.items) >= c.MaxWrites ||
-		c.MaxBytes > 0 && e.wholeBytes >= c.MaxBytes)
+		e.maxBytes() > 0 && e.wholeBytes >= e.maxBytes())
+}
+
+// maxBytes is the bound of a batch: MaxBytes, or what Bound has set below it. 0: none.
+func (e *Engine[S]) maxBytes() int64 {
+	if e.bound > 0 && (e.cfg.MaxBytes <= 0 || e.bound < e.cfg.MaxBytes) {
+		return e.bound
+	}
+	return e.cfg.MaxBytes
 }
 
 // committable returns the least hold that the batch in flight does not clear, else the next offset
@@ -139,9 +150,9 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 		if b.Next != e.next {
 			violated(WholeBatches, "batch at %d, folded up to %d", b.Next, e.next)
 		}
-		b.Outputs, e.wholeBytes, e.hurried, e.alone = e.outputs, 0, false, false
-		e.outputs = make([]Output, 0, len(b.Outputs)) // the next batch is about as large
+		e.takeOutputs(b)
 	}
+	b.Size += b.Bytes
 	if len(b.Writes) > 0 {
 		e.meanWrite = b.Bytes / int64(len(b.Writes))
 	} else if b.Next == e.committed {
@@ -175,9 +186,9 @@ func (e *Engine[S]) wanted(now int64, drain bool) bool {
 // fill encodes what goes into b and takes it out of the queues. If it fails it puts all back.
 func (e *Engine[S]) fill(b *Batch, now int64, drain bool) error {
 	drain = drain || e.cfg.Whole
-	maxWrites, maxBytes := e.cfg.MaxWrites, e.cfg.MaxBytes
+	maxWrites, maxBytes := e.cfg.MaxWrites, e.maxBytes()
 	if e.cfg.Whole {
-		maxWrites, maxBytes = 0, 0 // it is never split
+		maxWrites, maxBytes = 0, 0 // states are never split
 	}
 	due := func(x *entry[S]) bool { return x.rank <= now || drain && x.in == &e.due }
 	var later, waiting []*entry[S]

@@ -35,7 +35,8 @@ type Settings struct {
 	Outputs map[string]int
 	// Whole makes a batch carry everything that was done since the one before it: outputs in the order
 	// of their steps, every dirty key, tombstones at once, and the next offset to fold. It is closed by
-	// CommitInterval, MaxWrites or MaxBytes, is never split, and no key waits for PersistInterval.
+	// CommitInterval, MaxWrites or MaxBytes, is split by Bound alone, if there is no state in it, and no key
+	// waits for PersistInterval.
 	Whole bool
 
 	// PersistInterval is how long after its first unpersisted step a key is due.
@@ -49,6 +50,7 @@ type Settings struct {
 	// MaxWrites and MaxBytes bound one batch, which has at least one write whatever its size.
 	// 0: no bound.
 	// With Whole they close a batch as soon as one of them is reached, and one step more may be in it.
+	// Bound lowers MaxBytes.
 	MaxWrites int
 	MaxBytes  int64
 	// MaxRecordBytes bounds one snapshot record: key, value and RecordOverheadBytes. 0: no bound.
@@ -106,11 +108,14 @@ type Engine[S any] struct {
 	// keys as last encoded, and whether a step asked for the batch to be closed.
 	outputs    []Output
 	wholeBytes int64
+	wholeSteps int
 	meanWrite  int64 // bytes of a write of the last batch that had any
 	hurried    bool
 	// With Whole: keys each of whose steps up to an offset closes the batch, and whether one has.
 	single map[string]int64
 	alone  bool
+
+	bound int64 // below MaxBytes, what a batch may have; 0: as MaxBytes says
 
 	batch  *Batch // in flight
 	flying []flown[S]

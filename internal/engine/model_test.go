@@ -14,28 +14,42 @@ var seeds = flag.Int("seeds", 400, "runs of the random test")
 func TestRandomAgainstModel(t *testing.T) {
 	t.Parallel()
 	const from = 0
-	retained := 0
+	retained, slowed := 0, [3]int{}
 	for seed := uint64(from); seed < uint64(from+*seeds); seed++ {
 		w := newWorld(seed, func(*Config[int64]) {})
 		if err := w.run(400); err != nil {
 			t.Fatalf("%v (seed %d)", err, seed)
 		}
 		retained += w.retained
+		for i, n := range w.slowed {
+			slowed[i] += n
+		}
 	}
 	if retained < *seeds/4 {
 		t.Errorf("the states were kept %d times in %d runs", retained, *seeds)
 	}
-	t.Logf("the states were kept %d times", retained)
+	if slowed[Unchanged] == 0 || slowed[Smaller] == 0 {
+		t.Errorf("batches that ran out of time came again so often: %v", slowed)
+	}
+	t.Logf("the states were kept %d times; batches that ran out of time came again so often: %v", retained, slowed)
 }
 
 // TestRandomWholeBatches is the same with whole batches: outputs and letters of exactly the records
 // before the committed offset are committed, once and in order, whatever fails and crashes.
 func TestRandomWholeBatches(t *testing.T) {
 	t.Parallel()
+	slowed := [3]int{}
 	for seed := range uint64(*seeds) {
-		if err := newWorld(seed, whole).run(400); err != nil {
+		w := newWorld(seed, whole)
+		if err := w.run(400); err != nil {
 			t.Fatalf("%v (seed %d)", err, seed)
 		}
+		for i, n := range w.slowed {
+			slowed[i] += n
+		}
+	}
+	if slowed[Unchanged] == 0 || slowed[Smaller] == 0 || slowed[Restored] == 0 {
+		t.Errorf("batches that ran out of time came again so often: %v", slowed)
 	}
 }
 

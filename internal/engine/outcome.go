@@ -94,6 +94,7 @@ func (e *Engine[S]) Aborted(now time.Time, b *Batch) {
 		e.bounce(f, f.rank)
 	}
 	e.outputs = append(b.Outputs[:len(b.Outputs):len(b.Outputs)], e.outputs...)
+	e.wholeBytes, e.wholeSteps = e.wholeBytes+b.Size, e.wholeSteps+b.steps
 	e.closedAt = b.closedBefore
 	e.settle()
 }
@@ -148,6 +149,7 @@ func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, 
 	e.kept = append(e.kept, e.unwritable(f.entry, err, hintRefused))
 	rest := &Batch{Next: b.Next, LeaderEpoch: b.LeaderEpoch, Folded: b.Folded, FoldedEpoch: b.FoldedEpoch, Full: b.Full, closedBefore: b.closedBefore}
 	rest.Bytes = b.Bytes - int64(recordBytes(b.Writes[i]))
+	rest.Size = rest.Bytes
 	rest.Writes = append(append(make([]Write, 0, len(b.Writes)-1), b.Writes[:i]...), b.Writes[i+1:]...)
 	e.flying = append(e.flying[:i], e.flying[i+1:]...)
 

@@ -146,8 +146,9 @@ func (e *Engine[S]) folded(offset int64, outputs []stream.Message) Result {
 	if !e.cfg.Whole {
 		return Result{Outcome: Folded, Outputs: outputs}
 	}
+	e.wholeSteps++
 	for _, m := range outputs {
-		e.outputs = append(e.outputs, Output{Message: m, Offset: offset})
+		e.outputs = append(e.outputs, Output{Message: m, Offset: offset, Epoch: e.epoch})
 		e.wholeBytes += m.BatchBytes()
 	}
 	return Result{Outcome: Folded}

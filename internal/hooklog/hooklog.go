@@ -54,6 +54,7 @@ func (l *Log) Hooks() stream.Hooks {
 		InputStalled: func(e stream.InputStalled) { l.note(e) },
 		OutputAcked:  func(e stream.OutputAcked) { l.note(e) },
 		DeadLettered: func(e stream.DeadLettered) { l.note(e) },
+		Throttled:    func(e stream.Throttled) { l.note(e) },
 		Stopped:      func(e stream.Stopped) { l.note(e) },
 	}
 }

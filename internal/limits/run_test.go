@@ -57,7 +57,9 @@ type bench struct {
 	group         string
 	input, output string
 	commit        time.Duration
-	pad           int // bytes that each output has more, which do not compress
+	pad           int                // bytes that each output has more, which do not compress
+	timeout       time.Duration      // of transactions; 0: the default
+	codec         codec.Codec[tally] // of states; nil: JSON
 	hooks         []holdfast.Hooks
 	members       []holdfasttest.Member
 }
@@ -126,6 +128,9 @@ func (b *bench) flow() holdfast.Config[tally] {
 		},
 		Member: b.member(), Hooks: b.hooks, Commit: holdfast.Commit{Interval: b.commit},
 	}
+	if b.codec != nil {
+		c.Codec = b.codec
+	}
 	if b.kind == fencedOutputs {
 		c.Guarantee = holdfast.FencedOutputs
 	} else {
@@ -156,7 +161,7 @@ func (b *bench) padded(offset int64, text string) []byte {
 }
 
 func (b *bench) member() holdfast.Member {
-	return holdfast.Member{SessionTimeout: 6 * time.Second, RebalanceTimeout: 20 * time.Second, HeartbeatInterval: 300 * time.Millisecond}
+	return holdfast.Member{SessionTimeout: 6 * time.Second, RebalanceTimeout: 20 * time.Second, HeartbeatInterval: 300 * time.Millisecond, TransactionTimeout: b.timeout}
 }
 
 // model is what the checker folds again.

@@ -23,7 +23,7 @@ const (
 
 var (
 	wireOurs   = []string{"stream", "kafka", "internal/rule"}
-	fenceOurs  = append(slices.Clone(wireOurs), "internal/wire")
+	fenceOurs  = append(slices.Clone(wireOurs), "internal/wire", "internal/pace")
 	memberOurs = append(slices.Clone(fenceOurs), "fence", "snapshot", "dlq", "internal/engine")
 	jobOurs    = append(slices.Clone(memberOurs), "internal/member", "internal/preflight", "claim")
 	rootOurs   = append(slices.Clone(jobOurs), "internal/job", "codec")
@@ -38,6 +38,7 @@ var allowed = []allowance{
 	{dir: "stream"},
 	{dir: "codec"},
 	{dir: "internal/rule"},
+	{dir: "internal/pace"},
 	{dir: "claim", ours: []string{"stream"}},
 	{dir: "internal/engine", ours: []string{"stream"}},
 	{dir: "kafka", ours: []string{"stream"}, theirs: client},

@@ -108,6 +108,8 @@ func (w *worker) commit(b *engine.Batch) error {
 		}
 		messages = append(messages, m)
 	}
+	began := time.Now()
+	defer func() { w.took = time.Since(began) }()
 	return w.store.Commit(w.ctx, fence.Offset{Next: b.Next, LeaderEpoch: b.LeaderEpoch}, messages...)
 }
 
@@ -123,7 +125,10 @@ func (w *worker) settle(err error) error {
 		w.engine.Committed(now, b)
 		w.m.forget(w.own.Partition(), b.Next)
 		w.m.committedOnce(w.own.Partition())
+		w.fitted(b)
 		return nil
+	case ranOut(err):
+		return w.slow(now, b, err)
 	case errors.As(err, &refused):
 		rest, err := w.engine.Refused(now, b, refused.Index, err)
 		w.tellKept()

@@ -24,6 +24,7 @@ type Engine interface {
 	Load(engine.Snapshot) error
 	RaiseIncarnation(n uint32)
 	Singly(keys map[string]int64)
+	Bound(bytes int64)
 	After(epoch int32)
 	Retain() bool
 	CopyByCodec()
@@ -38,6 +39,7 @@ type Engine interface {
 	Close(now time.Time, drain bool) (*engine.Batch, error)
 	Committed(now time.Time, b *engine.Batch)
 	Refused(now time.Time, b *engine.Batch, i int, err error) (*engine.Batch, error)
+	Slow(now time.Time, b *engine.Batch) engine.Again
 	Kept() []error
 	Stats() engine.Stats
 	Next() int64

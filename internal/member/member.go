@@ -52,6 +52,9 @@ type Member struct {
 	refusedAt time.Time
 	failure   error // why the member stops
 
+	throttle throttle                     // of all clients
+	paces    map[stream.Partition]*pacing // how much fits into a transaction; each is its worker's
+
 	retention *retention
 	ending    atomic.Bool // the group is left
 	copying   atomic.Bool // a failed step has spoiled a state: from then on states are copied by the codec
@@ -59,7 +62,7 @@ type Member struct {
 
 // New returns a member.
 func New(c Config) *Member {
-	return &Member{
+	m := &Member{
 		cfg: c, log: c.Logger.With("group", c.Session.Group), hooks: c.Hooks, ready: make(chan struct{}),
 		workers: map[stream.Partition]*worker{},
 		running: map[*worker]bool{},
@@ -68,8 +71,11 @@ func New(c Config) *Member {
 		notes:   map[stream.Partition]map[int64]*note{},
 		single:  map[stream.Partition]map[string]int64{}, refusals: refusals{},
 
-		retention: newRetention(c.RetainBytes, c.RetainFor),
+		paces: map[stream.Partition]*pacing{}, retention: newRetention(c.RetainBytes, c.RetainFor),
 	}
+	m.cfg.Kafka.Opts = append(slices.Clone(c.Kafka.Opts), kgo.WithHooks(&m.throttle))
+	m.throttle.Tell = m.throttled
+	return m
 }
 
 // errAsked is the cause of a stop that the caller asked for.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -33,9 +34,14 @@ type outputs struct {
 	target  int64         // the newest output that acked waits for; 0: nobody waits
 	left    int64         // outputs up to target that are not acknowledged
 	reached chan struct{} // closed when none is left or an output was refused
+	window  window        // of those that are not acknowledged
+	room    chan struct{} // closed when there may be room in it; nil: nobody waits for it
 }
 
-func (o *outputs) init(w *worker) { o.w, o.described = w, w.m.outputs(w.own.Partition()) }
+func (o *outputs) init(w *worker) {
+	o.w, o.described = w, w.m.outputs(w.own.Partition())
+	o.window.most = windowFirst
+}
 
 // fixed returns the one partition of a topic that is written to, if there is one.
 func (o *outputs) fixed(topic string) (int32, bool) {
@@ -45,21 +51,28 @@ func (o *outputs) fixed(topic string) (int32, bool) {
 	return 0, false
 }
 
-// send hands the outputs of one step to the client, in order. It waits while the group has not
-// answered within the session timeout (R16), and while the client's buffer is full.
+// send hands the outputs of one step to the client, in order. It waits while the window is full, and while
+// the group has not answered within the session timeout (R16).
 func (o *outputs) send(ctx context.Context, origin stream.Record, ms []stream.Message) error {
 	client, err := o.open()
 	if err != nil {
 		return err
 	}
 	for _, m := range ms {
-		if err := o.w.own.AwaitFresh(ctx); err != nil {
+		size := m.BatchBytes()
+		if err := o.take(ctx, size); err != nil {
+			return err
+		}
+		if err := o.w.own.AwaitFresh(ctx); err != nil { // after every other wait
 			return err
 		}
 		record := toKafka(m)
 		record.Partition, _ = o.fixed(m.Topic)
-		number := o.next()
-		client.Produce(ctx, record, func(r *kgo.Record, err error) { o.answered(number, origin, r, err) })
+		number, sent := o.next(), time.Now()
+		client.Produce(ctx, record, func(r *kgo.Record, err error) {
+			o.give(size, sent)
+			o.answered(number, origin, r, err)
+		})
 	}
 	return nil
 }
@@ -96,6 +109,37 @@ func (o *outputs) open() (*kgo.Client, error) {
 		o.client = client
 	}
 	return o.client, nil
+}
+
+// take waits for room for an output in the window, and takes it.
+func (o *outputs) take(ctx context.Context, size int64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !o.window.fits(size) {
+		if o.room == nil {
+			o.room = make(chan struct{})
+		}
+		room := o.room
+		o.mu.Unlock()
+		err := o.await(ctx, room)
+		o.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	o.window.waiting += size
+	return nil
+}
+
+// give gives the room back that an output took when it was sent.
+func (o *outputs) give(size int64, sent time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.window.answered(size, sent, time.Now())
+	if o.room != nil {
+		close(o.room)
+		o.room = nil
+	}
 }
 
 // next numbers an output that is about to be sent, from 1.
@@ -149,10 +193,8 @@ func (o *outputs) acked(ctx context.Context) error {
 		o.target, o.left, o.reached = o.sent, o.sent-o.acks, make(chan struct{})
 		reached := o.reached
 		o.mu.Unlock()
-		select {
-		case <-reached:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := o.await(ctx, reached); err != nil {
+			return err
 		}
 		o.mu.Lock()
 	}
@@ -162,6 +204,29 @@ func (o *outputs) acked(ctx context.Context) error {
 		o.tell()
 	}
 	return err
+}
+
+// await waits for something that acknowledgements bring about, while any come.
+func (o *outputs) await(ctx context.Context, reached <-chan struct{}) error {
+	limit := o.w.m.tooSlow()
+	tick := time.NewTicker(limit)
+	defer tick.Stop()
+	for before := int64(-1); ; {
+		select {
+		case <-reached:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		o.mu.Lock()
+		acks, sent := o.acks, o.sent
+		o.mu.Unlock()
+		if acks == before {
+			return o.w.slowWrite("write output", fmt.Errorf("none of %d outputs that wait was acknowledged within %v: %w", sent-acks, limit, stream.ErrTooSlow))
+		}
+		before = acks
+	}
 }
 
 func (o *outputs) tell() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -15,7 +16,7 @@ import (
 func TestCommitWaitsForItsOwnOutputs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := &outputs{w: &worker{m: &Member{}, own: &fence.Ownership{}}}
+		o := &outputs{w: &worker{m: &Member{cfg: Config{TransactionTimeout: time.Second}}, own: &fence.Ownership{}}}
 		first, second := o.next(), o.next()
 		ended := make(chan error, 1)
 		go func() { ended <- o.acked(t.Context()) }()
@@ -42,7 +43,7 @@ func TestCommitWaitsForItsOwnOutputs(t *testing.T) {
 func TestRefusedOutputEndsTheWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := &outputs{w: &worker{m: &Member{}, own: &fence.Ownership{}}}
+		o := &outputs{w: &worker{m: &Member{cfg: Config{TransactionTimeout: time.Second}}, own: &fence.Ownership{}}}
 		o.next()
 		ended := make(chan error, 1)
 		go func() { ended <- o.acked(t.Context()) }()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
@@ -73,11 +75,17 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 		},
 		Stalled: func(e stream.Stalled) {
 			e.Partition = p
+			if told := w.m.throttle.Since(time.Now().Add(-e.For)); told != "" {
+				e.Diagnosis = strings.TrimSuffix(told+"; "+e.Diagnosis, "; ")
+			}
 			call(w.m.hooks, func(h stream.Hooks) func(stream.Stalled) { return h.Stalled }, e)
 		},
 		Logger: w.m.log.With("ownership", w.own.Number()), // it adds the partition that it reads
 	})
 	if err != nil {
+		if told := w.m.throttle.Since(time.Now().Add(-w.m.cfg.StallTimeout)); told != "" {
+			err = fmt.Errorf("%s: %w", told, err)
+		}
 		return f, err
 	}
 	if f.head.start, err = w.logBegins(ctx); err != nil {

@@ -124,11 +124,15 @@ func (u *unfenced) record(m stream.Message) *kgo.Record {
 func (u *unfenced) produce(ctx context.Context, r *kgo.Record) error {
 	answered := make(chan error, 1)
 	u.client.Produce(ctx, r, func(_ *kgo.Record, err error) { answered <- err })
+	limit := time.NewTimer(u.w.m.tooSlow())
+	defer limit.Stop()
 	select {
 	case err := <-answered:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-limit.C:
+		return u.w.slowWrite("write snapshot", fmt.Errorf("a record of %d bytes was not acknowledged within %v: %w", len(r.Key)+len(r.Value), u.w.m.tooSlow(), stream.ErrTooSlow))
 	}
 }
 

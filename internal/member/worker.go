@@ -60,9 +60,11 @@ type worker struct {
 	after       int32               // leader epoch of the record before the first one to fold, -1 unknown
 	kept        *retained           // from an ownership before; nil: none, or it was used or dropped
 	inflight    *engine.Batch
-	refusals    bool       // some record could not be committed under an earlier ownership
-	copying     bool       // the engine copies states by the codec
-	calls       []*mapCall // of a pipe's function, for the records at the head of the queue; the first is nil before it is called again
+	refusals    bool          // some record could not be committed under an earlier ownership
+	copying     bool          // the engine copies states by the codec
+	calls       []*mapCall    // of a pipe's function, for the records at the head of the queue; the first is nil before it is called again
+	took        time.Duration // the last commit; written before its outcome is sent
+	pace        *pacing       // of the partition, over its ownerships
 	outcome     chan error
 	restored    time.Time // zero: not yet
 	blocked     time.Time // no record is folded before: the error policy asked for a pause
@@ -160,6 +162,7 @@ func passing(err error) bool {
 		stream.ErrConfig, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized, stream.ErrBrokerTooOld,
 		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch, stream.ErrSnapshotsLost,
 		stream.ErrOtherGroup, stream.ErrOtherComponent, stream.ErrOtherApplication, stream.ErrOtherProtocol, stream.ErrInstanceTaken, stream.ErrGroupFull, stream.ErrFlood, stream.ErrInputChanged, stream.ErrFoldVersion, stream.ErrCorruptSnapshot, stream.ErrFold, stream.ErrOutput,
+		stream.ErrTooSlow,
 		stream.ErrEncode, // of a codec, whose cause may be a deadline of its own
 	} {
 		if errors.Is(err, named) {

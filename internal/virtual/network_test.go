@@ -29,6 +29,7 @@ type link struct {
 	rand   *rand.Rand
 	delay  time.Duration              // the longest that a request takes to leave
 	slow   map[kmsg.Key]time.Duration // how long answers to some requests take
+	narrow int                        // bytes of produce requests that get through in a second, 0: any number
 	conns  map[*conn]bool             // those that are open
 	faults map[string]outage          // by address of a broker; "": all of them
 	frames []*frameFault
@@ -42,6 +43,9 @@ type link struct {
 
 // refusalTakes is how long a broker that is not there takes to refuse a connection.
 const refusalTakes = 10 * time.Millisecond
+
+// writeLimit is how long the client lets the write of a request take (kgo.RequestTimeoutOverhead).
+const writeLimit = 10 * time.Second
 
 // outage is what keeps a process from a broker.
 type outage int
@@ -271,8 +275,15 @@ func (c *conn) Write(b []byte) (int, error) {
 	if c.link.delay > 0 {
 		wait = time.Duration(c.link.rand.Int64N(int64(c.link.delay)))
 	}
+	if c.link.narrow > 0 && key == kmsg.Produce {
+		wait += time.Duration(len(b)) * time.Second / time.Duration(c.link.narrow)
+	}
 	c.link.mu.Unlock()
-	time.Sleep(wait)
+	time.Sleep(min(wait, writeLimit))
+	if wait > writeLimit {
+		c.Close()
+		return 0, &net.OpError{Op: "write", Net: "virtual", Err: os.ErrDeadlineExceeded}
+	}
 	c.link.mu.Lock()
 	c.link.silenceLocked(key, c.addr)
 	if c.link.stateLocked(c.addr) == silent {

@@ -1,0 +1,91 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/pace"
+	"github.com/holdfast-go/holdfast/stream"
+)
+
+// slowest is how often in a row the transaction of what cannot be made smaller, a single step or a single
+// state, may run out of time before that stops the member. It may so for SilenceLimit, too: where timeouts are
+// short, a leader may be away for as long as a coordinator may.
+const slowest = 10
+
+// pacing is what is known of a partition's pace over its ownerships.
+type pacing struct {
+	pace.Pace
+	stuck time.Time // since when what cannot be made smaller has been tried
+}
+
+// paceOf returns what is known of a partition's pace. Its workers, of which one at a time has it, keep it up.
+func (m *Member) paceOf(p stream.Partition) *pacing {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.paces[p] == nil {
+		m.paces[p] = &pacing{}
+	}
+	return m.paces[p]
+}
+
+// tooSlow is how long what goes beside a transaction may make no progress: as long as transactions may.
+func (m *Member) tooSlow() time.Duration {
+	return max(slowest*m.cfg.TransactionTimeout, m.cfg.SilenceLimit)
+}
+
+// stalledError ends the ownership and the member: what goes beside a transaction makes no progress.
+type stalledError struct{ error }
+
+func (e stalledError) Unwrap() error { return e.error }
+
+// slowWrite is the error of what goes beside a transaction and makes no progress.
+func (w *worker) slowWrite(op string, err error) error {
+	why := "no broker tells of a quota: look at the link to the brokers, and at the leaders and replicas of the topics"
+	if told := w.m.throttle.Since(time.Now().Add(-w.m.tooSlow())); told != "" {
+		err = fmt.Errorf("%s: %w", told, err)
+		why = "raise its quota (kafka-configs.sh --describe --entity-type clients, and users)"
+	}
+	return stalledError{stream.NewError(op, err).At(w.own.Partition(), -1).Hinted("nothing that stands behind it was committed: %s", why)}
+}
+
+// ranOut reports whether a transaction ran out of time while the partition is still owned.
+func ranOut(err error) bool {
+	_, stalled := errors.AsType[stalledError](err)
+	return errors.Is(err, stream.ErrTooSlow) && !errors.Is(err, stream.ErrOwnershipLost) && !stalled
+}
+
+// fitted notes that a batch was written within its time.
+func (w *worker) fitted(b *engine.Batch) {
+	w.pace.Wrote(b.Size, w.took, w.m.cfg.TransactionTimeout, w.m.cfg.MaxBytes)
+	w.engine.Bound(w.pace.Learned())
+}
+
+// slow has what was in a batch that ran out of time come again in smaller ones (R27). Where the batch is whole
+// and has states, the ownership ends, as memory is ahead of what is committed (I5): the partition is granted
+// anew and restored, and folds on to the smaller bound.
+func (w *worker) slow(now time.Time, b *engine.Batch, err error) error {
+	again := w.engine.Slow(now, b)
+	stuck := w.pace.RanOut(b.Size, again == engine.Unchanged)
+	w.engine.Bound(w.pace.Learned())
+	if stuck <= 1 {
+		w.pace.stuck = now.Add(-w.m.cfg.TransactionTimeout)
+	}
+	if stuck >= slowest && now.Sub(w.pace.stuck) >= w.m.cfg.SilenceLimit {
+		return fmt.Errorf("the transaction of one step or state alone, %d times in a row: %w", stuck, err)
+	}
+	w.log.Info("a batch that ran out of time comes again smaller", "bytes", b.Size, "bound", w.pace.Learned(), "alone", again == engine.Unchanged)
+	p := w.own.Partition()
+	switch again {
+	case engine.Unchanged:
+		w.start(b)
+	case engine.Smaller:
+	case engine.Restored:
+		w.m.committedOnce(p) // the next one is another batch
+		return stream.NewError("commit", fmt.Errorf("the state goes back, and smaller batches are made of it: %w: %w", stream.ErrOwnershipLost, err)).
+			At(p, b.Next)
+	}
+	return nil
+}

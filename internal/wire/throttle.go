@@ -1,0 +1,47 @@
+package wire
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Throttle is a hook of clients that keeps what brokers have told them of quotas. It is safe for concurrent use.
+type Throttle struct {
+	// Tell, if not nil, is called with each answer that tells of a quota.
+	Tell func(broker int32, host string, interval time.Duration)
+
+	mu     sync.Mutex
+	broker int32
+	host   string
+	until  time.Time // the latest end of what was told
+	sum    time.Duration
+}
+
+var _ kgo.HookBrokerThrottle = (*Throttle)(nil)
+
+// OnBrokerThrottle implements kgo.HookBrokerThrottle.
+func (t *Throttle) OnBrokerThrottle(meta kgo.BrokerMetadata, interval time.Duration, _ bool) {
+	t.mu.Lock()
+	if until := time.Now().Add(interval); until.After(t.until) {
+		t.broker, t.host, t.until = meta.NodeID, meta.Host, until
+	}
+	t.sum += interval
+	t.mu.Unlock()
+	if t.Tell != nil {
+		t.Tell(meta.NodeID, meta.Host, interval)
+	}
+}
+
+// Since says, as the end of a sentence, who has throttled the clients and for how long, if that reached beyond
+// a time; else it is "". The duration is that of all answers so far.
+func (t *Throttle) Since(at time.Time) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.until.IsZero() || !t.until.After(at) {
+		return ""
+	}
+	return fmt.Sprintf("broker %d (%s) throttles this client, which is over a quota: for %v in all", t.broker, t.host, t.sum)
+}
