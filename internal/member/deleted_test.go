@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 
@@ -130,4 +131,37 @@ func (p *place) trimTopic(topic string, below int64) {
 	rs, err := kadm.NewClient(p.cl).DeleteRecords(p.t.Context(), os)
 	p.must(err)
 	p.must(rs.Error())
+}
+
+// A rebuild folds what the input still has. Check says so where one is asked for and the input is deleted from.
+func TestCheckAdvisesWhereARebuildLosesStates(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		policy  holdfast.Disagreement
+		keep    bool
+		advised bool
+	}{{holdfast.Rebuild, false, true}, {holdfast.Rebuild, true, false}, {holdfast.StopAndAsk, false, false}} {
+		p := newPlace(t)
+		if c.keep {
+			forever := "-1"
+			rs, err := kadm.NewClient(p.cl).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{
+				{Op: kadm.SetConfig, Name: "retention.ms", Value: &forever}, {Op: kadm.SetConfig, Name: "retention.bytes", Value: &forever},
+			}, input)
+			p.must(err)
+			p.must(rs[0].Err)
+		}
+		conf := p.config()
+		conf.Start.Disagreement = c.policy
+		f, err := holdfast.New(conf)
+		p.must(err)
+		report, err := f.Check(t.Context())
+		p.must(err)
+		advised := false
+		for _, finding := range report.Findings {
+			advised = advised || finding.ID == "topic.input" && strings.Contains(finding.Advice, "a rebuild folds what is left")
+		}
+		if advised != c.advised {
+			t.Errorf("policy %d, kept for ever %t: advised %t, want %t", c.policy, c.keep, advised, c.advised)
+		}
+	}
 }

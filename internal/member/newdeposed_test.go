@@ -63,14 +63,19 @@ func (p *place) noOffset() {
 		if !req.RequireStable || !told.CompareAndSwap(false, true) {
 			return nil, nil, false
 		}
-		gp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
-		gp.Offset, gp.LeaderEpoch = -1, -1
-		gt := kmsg.NewOffsetFetchResponseGroupTopic()
-		gt.Topic, gt.TopicID, gt.Partitions = input, req.Groups[0].Topics[0].TopicID, append(gt.Partitions, gp)
-		g := kmsg.NewOffsetFetchResponseGroup()
-		g.Group, g.Topics = "flow", append(g.Topics, gt)
-		resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
-		resp.Groups = append(resp.Groups, g)
-		return resp, nil, true
+		return noOffsetOf(req), nil, true
 	})
+}
+
+// noOffsetOf is the answer to a fetch that nothing is committed for partition 0 of the input.
+func noOffsetOf(req *kmsg.OffsetFetchRequest) kmsg.Response {
+	gp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+	gp.Offset, gp.LeaderEpoch = -1, -1
+	gt := kmsg.NewOffsetFetchResponseGroupTopic()
+	gt.Topic, gt.TopicID, gt.Partitions = input, req.Groups[0].Topics[0].TopicID, append(gt.Partitions, gp)
+	g := kmsg.NewOffsetFetchResponseGroup()
+	g.Group, g.Topics = "flow", append(g.Topics, gt)
+	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+	resp.Groups = append(resp.Groups, g)
+	return resp
 }

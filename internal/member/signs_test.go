@@ -214,6 +214,28 @@ func TestPartitionWithoutAnOffsetBegins(t *testing.T) {
 	}
 }
 
+// R28: Check says of a start what it would make of the second answer, too.
+func TestCheckRefusesAtNoSingleAnswer(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.produce("k", 3)
+	p.must(until(p, p.config(), 3))
+	var told atomic.Bool
+	p.cluster.ControlKey(int16(kmsg.OffsetFetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		p.cluster.KeepControl()
+		req := kreq.(*kmsg.OffsetFetchRequest)
+		if req.RequireStable || req.Groups[0].Group != "flow" || !told.CompareAndSwap(false, true) {
+			return nil, nil, false
+		}
+		return noOffsetOf(req), nil, true
+	})
+	f, err := holdfast.New(p.config())
+	p.must(err)
+	if _, err := f.Check(t.Context()); err != nil || !told.Load() {
+		t.Errorf("I7: one answer has Check refuse a start: %v", err)
+	}
+}
+
 // commitAsAnother commits an offset of partition 0 in the group, as another program does.
 func (p *place) commitAsAnother(next int64) {
 	p.t.Helper()

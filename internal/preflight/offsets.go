@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -64,15 +65,43 @@ func (i *inspection) tail(ctx context.Context, partition int32) (t tail, err err
 	return t, err
 }
 
+// secondLook is how long after the first one a disagreement is looked at again: one answer may be as of before, of
+// a broker that was cut off (R28).
+const secondLook = 500 * time.Millisecond
+
 // offsets compares what the group has committed with the newest progress records, as a start does at the first
-// assignment. Of a group with members only that is told which no commit under way explains: the offsets were
-// asked for before, so that they can be older than the progress and not newer.
-func (i *inspection) offsets(tails map[int32]tail) error {
-	var refused []error
-	looked, before := 0, int32(0)
+// assignment: what is refused is looked at once more.
+func (i *inspection) offsets(ctx context.Context, tails map[int32]tail) error {
 	if i.Refused == nil {
 		return nil
 	}
+	looked, refused := i.disagreements(tails)
+	if len(refused) > 0 {
+		select {
+		case <-time.After(secondLook):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if _, _, err := i.committed(ctx); err != nil {
+			return i.groupError(err)
+		}
+		for p := range tails {
+			t, err := i.tail(ctx, p)
+			if err != nil {
+				return err
+			}
+			tails[p] = t
+		}
+		looked, refused = i.disagreements(tails)
+	}
+	return i.noteOffsets(looked, refused)
+}
+
+// disagreements are the partitions that a start would refuse, and how many were looked at. Of a group with members
+// only that is told which no commit under way explains: the offsets were asked for before, so that they can be older
+// than the progress and not newer.
+func (i *inspection) disagreements(tails map[int32]tail) (looked int, refused []error) {
+	before := int32(0)
 	for _, in := range i.found.Inputs {
 		for p, o := range i.committedOffsets[in.Topic] {
 			t, ok := tails[before+int32(p)]
@@ -98,6 +127,10 @@ func (i *inspection) offsets(tails map[int32]tail) error {
 		}
 		before += in.Partitions
 	}
+	return looked, refused
+}
+
+func (i *inspection) noteOffsets(looked int, refused []error) error {
 	what := "offsets of group " + i.Group
 	switch {
 	case looked == 0:

@@ -114,7 +114,7 @@ func (i *inspection) lastProgress(ctx context.Context) error {
 	}
 	switch {
 	case seen == nil: // nothing was committed yet, or nothing of late
-		return i.offsets(tails)
+		return i.offsets(ctx, tails)
 	case refused != nil:
 		return i.found.note("progress", "progress in "+f.Topic, "", refused)
 	}
@@ -127,7 +127,7 @@ func (i *inspection) lastProgress(ctx context.Context) error {
 			}
 		}
 	}
-	return i.offsets(tails)
+	return i.offsets(ctx, tails)
 }
 
 func (i *inspection) otherGroup(p fence.Progress) error {
