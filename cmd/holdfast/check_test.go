@@ -78,7 +78,7 @@ func TestCheckJSON(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"brokers", "broker-features", "api-versions", "topic.input", "topic.snapshot", "group", "acl.transactional-id",
-		"topic.consumer_offsets", "topic.transaction_state", "times", "partitioner.input", "acl.input", "acl.group", "fence-probe"} {
+		"topic.consumer_offsets", "topic.transaction_state", "times", "partitioner.input", "open-transactions", "acl.input", "acl.group", "fence-probe"} {
 		if !seen[id] {
 			t.Errorf("no finding %s", id)
 		}

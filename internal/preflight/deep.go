@@ -27,6 +27,7 @@ func (i *inspection) deep(parent context.Context) error {
 	defer cancel()
 	i.internals(ctx)
 	err := errors.Join(i.times(ctx), i.records(ctx))
+	i.openTransactions(ctx)
 	i.permissions(ctx)
 	return err
 }
