@@ -107,8 +107,8 @@ type Config[S any] struct {
 	Hooks []Hooks
 }
 
-// Snapshots describes the snapshot topic. It belongs to one flow alone and has as many partitions
-// as the input topic.
+// Snapshots describes the snapshot topic. It belongs to one flow alone and has a partition for each one
+// of the input topic; more are not used.
 type Snapshots struct {
 	// Topic is its name. "": the group's name with "-snapshots" appended.
 	Topic string

@@ -89,51 +89,6 @@ func (b *bench) widen(topic string, partitions int) {
 	}
 }
 
-// Partitions were added while the flow was down: it refuses until the snapshot topic has as many, and
-// then until a rebuild is chosen, since keys have moved.
-// Public case G8.
-func TestKafkaPartitionsAddedWhileStopped(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, holdfast.FencedState)
-	b.fold10()
-	b.widen(b.input, 2)
-	err := startError(t, b.conf, patience)
-	e := named(t, err, holdfast.ErrTopic, "1 partitions", "has 2")
-	command(t, b.k, e.Hint)
-	err = start(t, t.Context(), "next", b.conf).failure()
-	named(t, err, holdfast.ErrInputChanged, "had 1 partitions and has 2", "Rebuild")
-
-	produce(t, producer(t, b.k), b.input, 1, 3, 0, 5)
-	b.conf.Start.Disagreement = holdfast.Rebuild
-	f := start(t, t.Context(), "rebuilding", b.conf)
-	f.committedTo(0, 10)
-	f.committedTo(1, 5)
-	if err := f.stop(); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range check(t, b.k, b.group, b.input, b.snapshots()) {
-		t.Error(d)
-	}
-}
-
-// Partitions are added under a running flow: it stops with an error as soon as it is given one, and
-// what it had folded is committed.
-// Public case G8.
-func TestKafkaPartitionsAddedWhileRunning(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, holdfast.FencedState)
-	b.conf.Kafka.Opts = append(b.conf.Kafka.Opts, kgo.MetadataMinAge(100*time.Millisecond), kgo.MetadataMaxAge(500*time.Millisecond))
-	produce(t, b.pr, b.input, 0, 3, 0, 10)
-	f := start(t, t.Context(), "running", rarely(b.conf))
-	await(f, 0, any1[stream.Restored])
-	b.widen(b.input, 2)
-	err := f.failure()
-	named(t, err, holdfast.ErrInputChanged, "had 1 partitions and has 2", "Rebuild")
-	if got := committed(t, b.k, b.group, b.input)[1]; got != 0 {
-		t.Errorf("committed %d for the partition that was added", got)
-	}
-}
-
 // Timestamps are the producer's, whatever its clock said: they change nothing about order, offsets or
 // commits, and reach the fold as they are, as far as the client can tell them.
 func TestKafkaOddTimestamps(t *testing.T) {

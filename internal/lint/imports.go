@@ -46,7 +46,7 @@ var allowed = []allowance{
 	{dir: "fence", ours: fenceOurs, theirs: client},
 	{dir: "snapshot", ours: fenceOurs, theirs: client},
 	{dir: "dlq", ours: fenceOurs, theirs: client},
-	{dir: "internal/preflight", ours: append(slices.Clone(fenceOurs), "fence", "claim", "dlq"), theirs: client},
+	{dir: "internal/preflight", ours: append(slices.Clone(fenceOurs), "fence", "snapshot", "claim", "dlq"), theirs: client},
 	{dir: "internal/member", ours: memberOurs, theirs: client},
 	{dir: "internal/job", ours: jobOurs, theirs: client},
 	{dir: ".", ours: rootOurs, theirs: client},

@@ -108,6 +108,9 @@ func (w *worker) commit(b *engine.Batch) error {
 		}
 		messages = append(messages, m)
 	}
+	if err := w.m.layout.unchanged(w.ctx); err != nil { // after all of it was fetched
+		return w.located(err)
+	}
 	began := time.Now()
 	defer func() { w.took = time.Since(began) }()
 	return w.store.Commit(w.ctx, fence.Offset{Next: b.Next, LeaderEpoch: b.LeaderEpoch}, messages...)

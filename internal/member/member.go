@@ -26,7 +26,9 @@ type Member struct {
 	group *fence.Group
 	poll  *kgo.Client   // the group member's client
 	ready chan struct{} // closed when poll is set: the callbacks may come before it is returned
-	admin *kgo.Client   // group-less: offsets, restores, topic facts; shared by all partitions
+	// layout is nil for a component without state.
+	layout *layout
+	admin  *kgo.Client // group-less: offsets, restores, topic facts; shared by all partitions
 
 	// renew is the group's, and asks it for a partition.
 	renew func(context.Context, *fence.Ownership) (*fence.Ownership, error)
@@ -92,6 +94,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	}
 	defer admin.Close()
 	m.admin = admin
+	m.layout = m.newLayout()
 	m.group = fence.NewGroup(m.assigned, m.released)
 	m.renew = m.group.Renew
 	m.poll, err = m.group.NewClient(m.ctx, m.cfg.Kafka, m.cfg.Session,
@@ -110,6 +113,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	polling, cancel := context.WithCancel(m.ctx)
 	unwatch := context.AfterFunc(ctx, cancel)
 	m.wg.Go(func() { m.watchSilence(polling) })
+	m.wg.Go(func() { m.watchLayout(polling) })
 	m.wg.Go(func() { m.expireRetained(polling) })
 	m.wg.Go(func() { m.watchProtocol(polling) })
 	m.wg.Go(func() { m.watchInputs(polling) })

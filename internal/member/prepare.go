@@ -166,9 +166,10 @@ func (w *worker) layoutMoved(of string) error {
 			"got more partitions, give an empty progress topic and reset the group's offsets to where they are with kafka-consumer-groups.sh"))
 }
 
-// rebuildCures reports whether an error of usable is about the state and not about asking for it.
+// rebuildCures reports whether an error of usable is about the state and not about asking for it. Where keys have
+// moved the records themselves are in two partitions, and so would be the states that are folded from them.
 func rebuildCures(err error) bool {
-	return errors.Is(err, stream.ErrInputChanged) || errors.Is(err, stream.ErrTruncated) ||
+	return errors.Is(err, stream.ErrInputChanged) && !wire.AreKeysMoved(err) || errors.Is(err, stream.ErrTruncated) ||
 		errors.Is(err, stream.ErrFoldVersion) || errors.Is(err, stream.ErrCorruptSnapshot) || errors.Is(err, stream.ErrSnapshotsLost)
 }
 
@@ -383,14 +384,19 @@ func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
 		return changed("the topic does not exist any more")
 	case facts.ID != then.TopicID:
 		return changed("the topic was deleted and created again: its id was %x and is %x", then.TopicID, facts.ID)
+	case facts.Partitions < partitions: // of one topic they are never taken away; the renewed ownership asks again
+		return w.located(stream.NewError("check input", fmt.Errorf("the topic had %d partitions, and a broker that has not caught up tells %d: %w", partitions, facts.Partitions, stream.ErrUnreachable)).
+			Hinted("look at the brokers' metadata: kafka-metadata-quorum.sh describe --replication tells which one is behind"))
 	case facts.Partitions != partitions && stateless && p == nil:
 		hint = fmt.Sprintf("give the progress topic %s a partition for each of them, and start again", w.m.cfg.Snapshots.Topic)
 		return changed("the topic had %d partitions when the pipe started and has %d", partitions, facts.Partitions)
 	case facts.Partitions != partitions && stateless && len(w.m.cfg.Inputs) == 1:
 		// Without state no key is at home in a partition, and those that were there before keep theirs of
 		// the progress topic. With several inputs the later ones would have others.
-	case facts.Partitions != partitions:
-		return changed("the topic had %d partitions and has %d: keys have moved between partitions", partitions, facts.Partitions)
+	case facts.Partitions > partitions && stateless:
+		return changed("the topic had %d partitions and has %d: those of the inputs behind it have others of the progress topic", partitions, facts.Partitions)
+	case facts.Partitions > partitions:
+		return w.located(wire.KeysMoved(facts.Topic, partitions, facts.Partitions))
 	}
 	return w.checkTruncation(ctx, then)
 }

@@ -173,7 +173,6 @@ func TestRebuildCuresWhatItIsNamedFor(t *testing.T) {
 	}{
 		{"another fold version", func(_ *place, c *holdfast.Config[int]) { c.FoldVersion, c.Fold = "2", count(10) }, stream.ErrFoldVersion, "50"},
 		{"a codec that cannot read the states", func(_ *place, c *holdfast.Config[int]) { c.Codec = tenfold{} }, stream.ErrCorruptSnapshot, "x5"},
-		{"another partition count", func(p *place, _ *holdfast.Config[int]) { p.add(1) }, stream.ErrInputChanged, "5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

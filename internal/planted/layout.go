@@ -14,4 +14,43 @@ var layoutBugs = []Bug{
 		Edits: []Edit{{"fence/application.go", "wire.Application(t.told).Told(", "wire.Application{}.Told("}},
 		Test:  Test{Package: "fence", Name: "TestOthers/Eager/another"}, Invariant: "I2",
 	},
+	{
+		Name: "input-of-other-partitions", Rules: []string{"R21", "R31"},
+		Off:   "the count of input partitions is not compared before the first fold",
+		Edits: []Edit{{memberPrepare, "\tcase facts.Partitions > partitions:\n", "\tcase facts.Partitions > partitions && partitions < 0:\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestLayoutIsComparedBeforeTheFirstFold"}, Invariant: "I2",
+	},
+	{
+		Name: "commit-without-a-look", Rules: []string{"R31"},
+		Off:   "a commit does not look whether the input has got partitions since its records were fetched",
+		Edits: []Edit{{"internal/member/commit.go", "\tif err := w.m.layout.unchanged(w.ctx); err != nil {", "\tif err := w.m.layout.unchanged(w.ctx); err != nil && b == nil {"}},
+		Test:  Test{Package: "internal/member", Name: "TestKeysThatMovedAreNotCommitted"}, Invariant: "I2",
+	},
+	{
+		Name: "look-before-the-fetch", Rules: []string{"R31"},
+		Off:   "a look at the partitions counts for who comes while it is under way",
+		Edits: []Edit{{"internal/member/layout.go", "\tif l.next == nil {\n", "\tif l.running != nil {\n\t\treturn l.running\n\t}\n\tif l.next == nil {\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestLookBeginsAfterTheCall"}, Invariant: "I2",
+	},
+	{
+		Name: "layout-not-watched", Rules: []string{"R31"},
+		Off:   "a member that commits nothing does not look at the partitions of the input",
+		Edits: []Edit{{"internal/member/layout.go", "\tif m.layout == nil {\n\t\treturn\n", "\tif m.layout != nil {\n\t\treturn\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestAddedPartitionIsSeenByAnIdleMember"}, Invariant: "I6",
+	},
+	{
+		Name: "added-partition-begun", Rules: []string{"R31"},
+		Off:   "a start does not compare the input with the layout that the states were folded from",
+		Edits: []Edit{{"internal/preflight/layout.go", "\tif i.Component != claim.ComponentFlow ||", "\tif i.Component != \"\" ||"}},
+		Test:  Test{Package: "internal/member", Name: "TestAddedPartitionIsNotBegun"}, Invariant: "I2",
+	},
+	{
+		Name: "moved-keys-rebuilt", Rules: []string{"R31"},
+		Off: "`Rebuild` folds an input again whose keys have moved, and the start does not look either",
+		Edits: []Edit{
+			{"internal/preflight/layout.go", "\tif i.Component != claim.ComponentFlow ||", "\tif i.Component != \"\" ||"},
+			{memberPrepare, "stream.ErrInputChanged) && !wire.AreKeysMoved(err) ||", "stream.ErrInputChanged) ||"},
+		},
+		Test: Test{Package: "internal/member", Name: "TestRebuildDoesNotCureMovedKeys"}, Invariant: "I2",
+	},
 }

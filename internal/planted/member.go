@@ -137,12 +137,6 @@ var memberBugs = []Bug{
 		Test:  Test{Package: "internal/member", Name: "TestNothingIsFoldedInDoubt"}, Invariant: "I5",
 	},
 	{
-		Name: "input-of-other-partitions", Rules: []string{"R21"},
-		Off:   "the count of input partitions is not compared with that of the state",
-		Edits: []Edit{{memberPrepare, "\tcase facts.Partitions != partitions:\n", "\tcase facts.Partitions < partitions:\n"}},
-		Test:  Test{Package: "internal/member", Name: remedies + "/another_partition_count"}, Invariant: "I2",
-	},
-	{
 		Name: "input-made-again", Rules: []string{"R21"},
 		Off:   "the topic id of the input is not compared with that of the state",
 		Edits: []Edit{{memberPrepare, "\tcase facts.ID != then.TopicID:\n", "\tcase facts.ID != then.TopicID && partitions < 0:\n"}},

@@ -31,6 +31,7 @@ func (i *inspection) records(ctx context.Context) error {
 			i.partitioner(ctx, "output", out)
 		}
 	}
+	i.keys(ctx)
 	return i.lastProgress(ctx)
 }
 

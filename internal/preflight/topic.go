@@ -28,7 +28,11 @@ func (i *inspection) topics(ctx context.Context) error {
 		}
 	}
 	if errors.Join(errs...) == nil {
-		errs = append(errs, i.progress(ctx))
+		err := i.layout(ctx)
+		if err == nil { // else to make the topic wider would be of no use
+			err = i.progress(ctx)
+		}
+		errs = append(errs, err)
 	}
 	for _, topic := range i.Outputs {
 		errs = append(errs, i.output(ctx, "output", topic))
@@ -218,6 +222,10 @@ func (i *inspection) noteTopic(role, topic string, facts wire.Facts, err error) 
 	i.weakness(topic, facts)
 	if role == i.Progress.Role {
 		i.tombstones(facts)
+		if n := i.found.partitions(); facts.Partitions > n {
+			i.found.advise(fmt.Sprintf("it has %d partitions and the input has %d: the last ones are not used", facts.Partitions, n),
+				"leave it as it is: do not add partitions to an input to match, which moves its keys")
+		}
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type Compacted struct {
 }
 
 // Check makes sure that the topic exists, has as many partitions as it needs, and is compacted and
-// nothing else. If it is missing and Create is not nil, it is created first; losing that race to
+// nothing else. Beside one input it may have more: partitions cannot be taken away, and the last ones stay empty. If it is missing and Create is not nil, it is created first; losing that race to
 // another process is fine. Faults are stream.ErrTopic with the command that mends them.
 func (c Compacted) Check(ctx context.Context, cl *kgo.Client) (Facts, error) {
 	f, err := TopicFacts(ctx, cl, c.Topic)
@@ -39,7 +39,7 @@ func (c Compacted) Check(ctx context.Context, cl *kgo.Client) (Facts, error) {
 			createCommand(cl, c.Topic, c.Partitions, int16(min(f.Brokers, 3)), compacted(f.Brokers)), c.Component, c.Field)
 	case f.CleanupPolicy != "compact":
 		return f, NotCompacted(cl, f, c.kept())
-	case f.Partitions != c.Partitions:
+	case f.Partitions < c.Partitions, f.Partitions > c.Partitions && c.Inputs > 1:
 		return f, c.miscounted(cl, f.Partitions)
 	}
 	return f, nil
@@ -61,22 +61,17 @@ func (c Compacted) kept() string {
 }
 
 func (c Compacted) miscounted(cl *kgo.Client, has int32) error {
-	var err = unusable(c.Topic, "it has %d partitions and the input has %d: the numbers must be equal", has, c.Partitions)
+	var err = unusable(c.Topic, "it has %d partitions and the input has %d: each of these needs one", has, c.Partitions)
 	if c.Inputs > 1 {
 		err = unusable(c.Topic, "it has %d partitions and the %d inputs have %d together: the numbers must be equal", has, c.Inputs, c.Partitions)
 	}
-	if has > c.Partitions || c.Inputs > 1 {
+	if c.Inputs > 1 {
 		// With several inputs a partition's place depends on the counts before it, so that adding
 		// partitions at the end would give progress to inputs that it is not of.
 		return err.Hinted("name another %s topic, or if this one holds no %s that is needed: kafka-topics.sh --bootstrap-server %s --delete --topic %s",
 			c.Role, c.needed(), Bootstrap(cl), c.Topic)
 	}
-	moved := "rebuild the state"
-	if c.Role != "snapshot" {
-		moved = "see that nothing depends on their order"
-	}
-	return err.Hinted("if the input always had %[1]d partitions: kafka-topics.sh --bootstrap-server %[2]s --alter --topic %[3]s --partitions %[1]d. "+
-		"If partitions were added to the input, its keys have moved between partitions: %[4]s", c.Partitions, Bootstrap(cl), c.Topic, moved)
+	return err.Hinted("kafka-topics.sh --bootstrap-server %s --alter --topic %s --partitions %d", Bootstrap(cl), c.Topic, c.Partitions)
 }
 
 func (c Compacted) needed() string {
