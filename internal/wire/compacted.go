@@ -48,8 +48,8 @@ func (c Compacted) Check(ctx context.Context, cl *kgo.Client) (Facts, error) {
 // NotCompacted is the error about a topic whose records Kafka deletes; kept is what would be lost.
 func NotCompacted(cl *kgo.Client, f Facts, kept string) error {
 	return unusable(f.Topic, "its cleanup.policy is %q, and Kafka would delete %s", f.CleanupPolicy, kept).
-		Hinted("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config cleanup.policy=compact, then start again: "+
-			"what was deleted before is found out by the start", Bootstrap(cl), f.Topic)
+		Hinted("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config cleanup.policy=compact "+
+			"(then start again, which finds out whether anything was deleted before)", Bootstrap(cl), f.Topic)
 }
 
 // kept is what would be lost by deletion.
