@@ -46,7 +46,11 @@ func TestLateTakeoverSetsThePosition(t *testing.T) {
 		return nil, nil, false
 	})
 	go func() {
-		<-fetched
+		select {
+		case <-fetched:
+		case <-time.After(patience / 2):
+			t.Error("I6: the callback waits for a takeover for as long as that takes, and is far past the rebalance timeout")
+		}
 		close(release)
 	}()
 	c := p.config()

@@ -199,6 +199,7 @@ func (w *worker) live() error {
 	if err != nil {
 		return w.unlessDraining(err)
 	}
+	w.doubt.Store(false) // of the commit that the start has made itself, whose outcome is known by now
 	w.m.post(func() { w.m.begin(w, start) })
 	err = w.loop()
 	if stop := (*stopError)(nil); errors.As(err, &stop) {

@@ -8,6 +8,12 @@ const (
 	remedies      = "TestRebuildCuresWhatItIsNamedFor"
 )
 
+// How a letter goes out beside the transactions, and how it would without anybody to wait for it.
+const (
+	letterSent   = "\t\tif err := w.outputs.send(w.ctx, r, []stream.Message{letter}); err != nil {\n\t\t\treturn false, err\n\t\t}\n"
+	letterThrown = "\t\tclient, err := w.outputs.open()\n\t\tif err != nil {\n\t\t\treturn false, err\n\t\t}\n\t\tclient.Produce(w.ctx, toKafka(letter), nil)\n"
+)
+
 // What a member of the group makes of it all.
 var memberBugs = []Bug{
 	{
@@ -183,5 +189,41 @@ var memberBugs = []Bug{
 		Off:   "an offset ahead of the snapshots is believed",
 		Edits: []Edit{{"internal/member/start.go", "\tcase c > p:\n", "\tcase c > p && c < 0:\n"}},
 		Test:  Test{Package: "internal/member", Name: "TestDecideCommittedAgainstProgress"}, Invariant: "I1",
+	},
+	{
+		Name: "outputs-client-left-open", Rules: []string{"R13"},
+		Off:   "the outputs' client is not closed with the ownership",
+		Edits: []Edit{{"internal/member/outputs.go", "\t\t\tclient.Close()\n\t\t}\n\t})\n", "\t\t}\n\t})\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestNoOutputLeavesAfterTheTeardown"}, Invariant: "I4",
+	},
+	{
+		Name: "letter-not-looked-at", Rules: []string{"R18"},
+		Off:   "outside a transaction nobody looks at what becomes of a letter",
+		Edits: []Edit{{"internal/member/policy.go", letterSent, letterThrown}},
+		Test:  Test{Package: "internal/member", Name: "TestRefusedLetterIsNotPassedOver"}, Invariant: "I4",
+	},
+	{
+		Name: "letter-not-awaited", Rules: []string{"R18"},
+		Off:   "outside a transaction a record is committed as passed before its letter is acknowledged",
+		Edits: []Edit{{"internal/member/policy.go", letterSent, letterThrown}},
+		Test:  Test{Package: "internal/member", Name: "TestLetterIsAwaited"}, Invariant: "I4",
+	},
+	{
+		Name: "callback-without-a-bound", Rules: []string{"R12"},
+		Off:   "the assigned callback waits for a takeover for as long as that takes",
+		Edits: []Edit{{"internal/member/member.go", "context.WithTimeoutCause(m.ctx, m.cfg.Session.RebalanceTimeout/3, errLate)", "context.WithCancel(m.ctx)"}},
+		Test:  Test{Package: "internal/member", Name: "TestLateTakeoverSetsThePosition"}, Invariant: "I6",
+	},
+	{
+		Name: "incarnation-not-raised", Rules: []string{"-"},
+		Off:   "a rebuild writes under the incarnation of what it replaces",
+		Edits: []Edit{{memberPrepare, "w.incarnation = max(w.incarnation, f.incarnation) + 1", "w.incarnation = max(w.incarnation, f.incarnation)"}},
+		Test:  Test{Package: "internal/member", Name: "TestRebuildRaisesTheIncarnation"}, Invariant: "I2",
+	},
+	{
+		Name: "doubt-of-a-start-stays", Rules: []string{"R5"},
+		Off:   "once the outcome of the commit that a start makes was unknown, nothing is folded any more",
+		Edits: []Edit{{"internal/member/worker.go", "\tw.doubt.Store(false) // of the commit", "\t// of the commit"}},
+		Test:  Test{Package: "internal/member", Name: "TestDoubtOfAStartEnds"}, Invariant: "I7",
 	},
 }

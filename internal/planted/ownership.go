@@ -116,4 +116,10 @@ var ownershipBugs = []Bug{
 		Edits: []Edit{{"internal/member/telling.go", "\tt.over = last\n", "\tt.over = last && t.busy\n"}},
 		Test:  Test{Package: "internal/member", Name: "TestNothingIsToldAfterTheEnd"}, Invariant: "I6",
 	},
+	{
+		Name: "rebalances-between-poll-and-allow", Rules: []string{"R14"},
+		Off:   "callbacks come between a poll and the tagging of what it returned",
+		Edits: []Edit{{group, "\t\tkgo.BlockRebalanceOnPoll(),\n", ""}},
+		Test:  Test{Package: "fence", Name: "TestNoRebalanceBetweenPollAndAllow"}, Invariant: "I2",
+	},
 }

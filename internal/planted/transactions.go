@@ -144,4 +144,10 @@ var transactionBugs = []Bug{
 		Edits: []Edit{{"fence/outcome.go", "{kerr.StaleMemberEpoch.Code, wire.StepOffset}:     {class: classGone}", "{kerr.StaleMemberEpoch.Code, wire.StepOffset}:     {class: classAbort}"}},
 		Test:  Test{Package: "fence", Name: "TestOutcomeOfEachError"}, Invariant: "I3",
 	},
+	{
+		Name: "client-used-after-an-abort", Rules: []string{"R6"},
+		Off:   "below transaction.version 2, where an abort that is late can end the next transaction, the client aborts and is used again",
+		Edits: []Edit{{"fence/producer.go", "reusable() bool { return wire.Features(t.c.Features).Fenced() }", "reusable() bool { return t.c.Features.Brokers >= 0 }"}},
+		Test:  Test{Package: "fence", Name: "TestClientAfterAnAbort"}, Invariant: "I5",
+	},
 }
