@@ -165,3 +165,19 @@ func TestCheckAdvisesWhereARebuildLosesStates(t *testing.T) {
 		}
 	}
 }
+
+// R26: records are deleted from the head of the log while the states are kept in memory. What is in memory is whole,
+// and the next owner's would not be: it is not gone on with in silence.
+func TestRetainedStateWhoseLogLostItsHead(t *testing.T) {
+	t.Parallel()
+	p := newPlaceOn(t, "a cluster whose compaction keeps the start of a log")
+	a, back, ok := away(p, t.Context(), p.config(), func(_ *part, moved int32) {
+		os := kadm.Offsets{}
+		os.AddOffset(states, moved, 1, -1)
+		_, err := kadm.NewClient(p.cl).DeleteRecords(t.Context(), os)
+		p.must(err)
+	})
+	if ok || !errors.Is(a.err, stream.ErrSnapshotsLost) {
+		t.Errorf("I2: the partition came back as %+v (%v), and the flow ended with %v, want %v", back, ok, a.err, stream.ErrSnapshotsLost)
+	}
+}
