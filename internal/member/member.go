@@ -55,7 +55,7 @@ type Member struct {
 	failure   error // why the member stops
 
 	throttle throttle                     // of all clients
-	paces    map[stream.Partition]*pacing // how much fits into a transaction; each is its worker's
+	paces    map[stream.Partition]*pacing // how much fits into a transaction
 
 	retention *retention
 	ending    atomic.Bool // the group is left

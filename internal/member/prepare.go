@@ -214,7 +214,7 @@ func (w *worker) ready(f found, start int64) error {
 	w.m.forget(w.own.Partition(), start)
 	w.engine.Singly(w.m.singleKeys(w.own.Partition()))
 	w.pace = w.m.paceOf(w.own.Partition())
-	w.engine.Bound(w.pace.Learned())
+	w.engine.Bound(w.pace.learned())
 	w.after, w.furthest = f.epochBefore(start), f.furthest
 	w.engine.After(w.after)
 	w.refusals = w.m.hasRefusals(w.own.Partition())

@@ -3,6 +3,7 @@ package member
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
@@ -15,13 +16,39 @@ import (
 // short, a leader may be away for as long as a coordinator may.
 const slowest = 10
 
-// pacing is what is known of a partition's pace over its ownerships.
+// pacing is what is known of a partition's pace over its ownerships. It is safe for concurrent use: the worker of
+// an ownership that was lost may be in a user function when the next one begins.
 type pacing struct {
-	pace.Pace
+	mu    sync.Mutex
+	pace  pace.Pace
 	stuck time.Time // since when what cannot be made smaller has been tried
 }
 
-// paceOf returns what is known of a partition's pace. Its workers, of which one at a time has it, keep it up.
+// learned is the bound of a batch, 0: none.
+func (p *pacing) learned() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pace.Learned()
+}
+
+// ranOut tells of a batch whose time ran out, and returns how often in a row that was one which cannot be made
+// smaller, and for how long.
+func (p *pacing) ranOut(now time.Time, bytes int64, alone bool, timeout time.Duration) (times int, since time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if times = p.pace.RanOut(bytes, alone); times <= 1 {
+		p.stuck = now.Add(-timeout)
+	}
+	return times, now.Sub(p.stuck)
+}
+
+func (p *pacing) wrote(bytes int64, took, had time.Duration, full int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pace.Wrote(bytes, took, had, full)
+}
+
+// paceOf returns what is known of a partition's pace.
 func (m *Member) paceOf(p stream.Partition) *pacing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,8 +86,8 @@ func ranOut(err error) bool {
 
 // fitted notes that a batch was written within its time.
 func (w *worker) fitted(b *engine.Batch) {
-	w.pace.Wrote(b.Size, w.took, w.m.cfg.TransactionTimeout, w.m.cfg.MaxBytes)
-	w.engine.Bound(w.pace.Learned())
+	w.pace.wrote(b.Size, w.took, w.m.cfg.TransactionTimeout, w.m.cfg.MaxBytes)
+	w.engine.Bound(w.pace.learned())
 }
 
 // slow has what was in a batch that ran out of time come again in smaller ones (R27). Where the batch is whole
@@ -68,15 +95,13 @@ func (w *worker) fitted(b *engine.Batch) {
 // anew and restored, and folds on to the smaller bound.
 func (w *worker) slow(now time.Time, b *engine.Batch, err error) error {
 	again := w.engine.Slow(now, b)
-	stuck := w.pace.RanOut(b.Size, again == engine.Unchanged)
-	w.engine.Bound(w.pace.Learned())
-	if stuck <= 1 {
-		w.pace.stuck = now.Add(-w.m.cfg.TransactionTimeout)
+	times, since := w.pace.ranOut(now, b.Size, again == engine.Unchanged, w.m.cfg.TransactionTimeout)
+	bound := w.pace.learned()
+	w.engine.Bound(bound)
+	if times >= slowest && since >= w.m.cfg.SilenceLimit {
+		return fmt.Errorf("the transaction of one step or state alone, %d times in a row: %w", times, err)
 	}
-	if stuck >= slowest && now.Sub(w.pace.stuck) >= w.m.cfg.SilenceLimit {
-		return fmt.Errorf("the transaction of one step or state alone, %d times in a row: %w", stuck, err)
-	}
-	w.log.Info("a batch that ran out of time comes again smaller", "bytes", b.Size, "bound", w.pace.Learned(), "alone", again == engine.Unchanged)
+	w.log.Info("a batch that ran out of time comes again smaller", "bytes", b.Size, "bound", bound, "alone", again == engine.Unchanged)
 	p := w.own.Partition()
 	switch again {
 	case engine.Unchanged:
