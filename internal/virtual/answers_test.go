@@ -170,37 +170,49 @@ func TestLastingAnswersOfTheGroup(t *testing.T) {
 	}, func(a engine.Answer, _ kmsg.Key) bool { return a.Lasts != engine.Passes })
 }
 
-// TestUselessAnswersOfTheGroup gives each answer that may pass for ever: the member ends when nothing that lets
-// it go on has come for as long as is configured.
+// TestUselessAnswersOfTheGroup gives each answer that may pass for ever, to a member that joins and to one that
+// has joined: it ends when nothing that lets it go on has come for as long as is configured.
 func TestUselessAnswersOfTheGroup(t *testing.T) {
 	answered(t, func(t *testing.T, w *world, a engine.Answer, key kmsg.Key) {
-		s := w.answer(key, a.Code.Code, -1)
-		began := time.Now()
-		m := w.start("m")
-		w.send(few(20)...)
-		if key == kmsg.Heartbeat && a.Code == kerr.RebalanceInProgress {
-			w.committed(2 * time.Minute) // the member is in a group that rebalances all the time, and goes on
-			s.heal()
-			return
-		}
-		// Unset it is 5 minutes; a JoinGroup may take one more, and brokers are asked for a session before a
-		// request is given up.
-		most := 8 * time.Minute
-		if key == kmsg.SyncGroup {
-			most = 12 * time.Minute // the JoinGroups in between are granted, and what these wait is no silence
-		}
-		w.endsWith(m, stream.ErrUnreachable, began, 5*time.Minute, most)
-		w.t.Logf("%v after %v, %d times", m.err, time.Since(began), s.heal())
-		if w.s.Member.Protocol == fence.ServerSide {
-			time.Sleep(time.Minute)
+		w.useless(a, key, false)
+		if key == kmsg.Heartbeat || key == kmsg.ConsumerGroupHeartbeat {
+			w.useless(a, key, true)
 		}
 		w.start("again")
 		w.committed(2 * time.Minute)
 	}, func(a engine.Answer, key kmsg.Key) bool {
 		// An OffsetFetch of the client's that fails ends the membership, and the next one begins: that the hooks
-		// and the log tell each time, and partitions are taken over.
-		return a.Lasts == engine.Passes && key != kmsg.OffsetFetch
+		// and the log tell each time, and partitions are taken over. A group that rebalances all the time has its
+		// members in it.
+		return a.Lasts == engine.Passes && key != kmsg.OffsetFetch && (key != kmsg.Heartbeat || a.Code != kerr.RebalanceInProgress)
 	})
+}
+
+// useless has the group answer with a code for ever.
+func (w *world) useless(a engine.Answer, key kmsg.Key, joined bool) {
+	w.t.Helper()
+	w.send(few(20)...)
+	var m *member
+	if joined {
+		m = w.start("has joined")
+		w.committed(2 * time.Minute)
+		time.Sleep(time.Minute)
+	}
+	s, began := w.answer(key, a.Code.Code, -1), time.Now()
+	if m == nil {
+		m = w.start("joins")
+	}
+	// Unset it is 5 minutes, from the last heartbeat on that was granted; a JoinGroup may take one more, and
+	// brokers are asked for a session before a request is given up.
+	most := 8 * time.Minute
+	if key == kmsg.SyncGroup {
+		most = 12 * time.Minute // the JoinGroups in between are granted, and what these wait is no silence
+	}
+	w.endsWith(m, stream.ErrUnreachable, began, 4*time.Minute+30*time.Second, most)
+	w.t.Logf("%s: %v after %v, %d times", m.name, m.err, time.Since(began), s.heal())
+	if w.s.Member.Protocol == fence.ServerSide {
+		time.Sleep(time.Minute) // what could not leave has a session
+	}
 }
 
 // TestPassingAnswersOfTheGroup gives each answer a few times, those that stay only past a session too. The
