@@ -145,7 +145,8 @@ func TestCheckComparesOffsets(t *testing.T) {
 			if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": kadm.StringPtr("compact")}, "flow-snapshots"); err != nil {
 				t.Fatal(err)
 			}
-			if c.commit >= 0 {
+			if c.commit >= 0 { // where the input has something
+				fill(t, cl, c.commit)
 				if err := kadm.NewClient(cl).CommitAllOffsets(t.Context(), "flow", kadm.Offsets{"in": {0: kadm.Offset{Topic: "in", At: c.commit, LeaderEpoch: -1}}}); err != nil {
 					t.Fatal(err)
 				}
@@ -190,4 +191,14 @@ func joinPlain(t *testing.T, k kafka.Config) (leave func()) {
 		cancel()
 	}
 	return other.Close
+}
+
+// fill writes n records to the input.
+func fill(t *testing.T, cl *kgo.Client, n int64) {
+	t.Helper()
+	for range n {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "in", Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -205,6 +205,10 @@ const (
 	// Rebuild drops all states and folds the input again from its beginning, under the next
 	// incarnation.
 	Rebuild
+	// ResumeAtLogStart goes on at the first record that the input still has, with the states as they are,
+	// where records were deleted before they were folded (ErrTruncated). Log line and hook Gone say which
+	// offsets are passed over.
+	ResumeAtLogStart
 )
 
 // Start is the start policy (docs/concepts.md has the table).

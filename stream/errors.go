@@ -58,8 +58,9 @@ var (
 	// ErrRestoreStalled: a restore made no progress within its stall timeout. The message has the
 	// diagnosis and the hint has the next step.
 	ErrRestoreStalled = errors.New("restore stalled")
-	// ErrTruncated: a log ends before a position that had been acknowledged. Records were lost by the
-	// broker. Decide between the start policies that the hint names.
+	// ErrTruncated: a log ends before a position that had been acknowledged, or begins behind the next
+	// record to fold. Records were lost by the broker, or deleted. Decide between the start policies
+	// that the hint names.
 	ErrTruncated = errors.New("log was truncated")
 	// ErrOffsetMismatch: the committed offset and the progress record disagree in a way that no
 	// crash explains. The hint names the start policies to choose from.

@@ -26,6 +26,9 @@ type Hooks struct {
 	Throttled func(Throttled)
 	// Stopped: the component stops with an error, which Run returns once it has torn everything down.
 	Stopped func(Stopped)
+	// Gone: records that were not folded are not in the log any more, and the partition goes on at its
+	// start, because the start policy says so.
+	Gone func(Gone)
 }
 
 // Assigned tells that an ownership was granted.
@@ -60,6 +63,14 @@ type Restored struct {
 	// Retained: the states were kept in memory since this member owned the partition last, and nobody has
 	// written since. Nothing was read: Records and Bytes are 0, and Took is the time of the check.
 	Retained bool
+}
+
+// Gone tells that offsets are passed over: the log begins at To, and the partition had come to From. What was
+// between, if anything was, is in no state and no output.
+type Gone struct {
+	Partition Partition
+	Ownership int64
+	From, To  int64 // input offsets: from the first one that is passed over up to the one that it goes on at
 }
 
 // Committed tells what a transaction made visible.

@@ -27,10 +27,11 @@ func TestKafkaIdleInputOutlivesItsRetention(t *testing.T) {
 				t.Parallel()
 				l := newShared(t, what, 1)
 				l.transaction(kgo.TryCommit, 0, 10)
+				first := l.start("before")
+				first.committedTo(0, 11)
 				if tail.end == kgo.TryAbort {
 					l.transaction(tail.end, 10, 15)
 				}
-				first := l.start("before")
 				first.committedTo(0, tail.last)
 				first.end()
 				if at := l.committed(0); at != tail.last {

@@ -56,6 +56,7 @@ func (l *Log) Hooks() stream.Hooks {
 		DeadLettered: func(e stream.DeadLettered) { l.note(e) },
 		Throttled:    func(e stream.Throttled) { l.note(e) },
 		Stopped:      func(e stream.Stopped) { l.note(e) },
+		Gone:         func(e stream.Gone) { l.note(e) },
 	}
 }
 

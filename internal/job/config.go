@@ -46,6 +46,7 @@ const (
 	AdoptEmpty
 	AdoptRemaining
 	Rebuild
+	ResumeAtLogStart
 )
 
 // What to do about a state that cannot be written.

@@ -146,8 +146,8 @@ func (c Config) validateChoices(fault func(string, ...any)) {
 	if c.Start.New == AtTime && c.Start.Time.IsZero() {
 		fault("Start.Time is required by Start.New AtTime")
 	}
-	if c.Start.Disagreement < StopAndAsk || c.Start.Disagreement > Rebuild {
-		fault("Start.Disagreement %d is not known: choose StopAndAsk, ResumeAtProgress, AdoptEmpty, AdoptRemaining or Rebuild", int(c.Start.Disagreement))
+	if c.Start.Disagreement < StopAndAsk || c.Start.Disagreement > ResumeAtLogStart {
+		fault("Start.Disagreement %d is not known: choose StopAndAsk, ResumeAtProgress, AdoptEmpty, AdoptRemaining, Rebuild or ResumeAtLogStart", int(c.Start.Disagreement))
 	}
 	if c.Commit.OnPersistError != StopOnPersistError && c.Commit.OnPersistError != KeepDirty {
 		fault("Commit.OnPersistError %d is not known: choose StopOnPersistError or KeepDirty", int(c.Commit.OnPersistError))

@@ -96,6 +96,7 @@ func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found
 		return member.Refused(member.Witnesses{
 			Group: c.Group, Input: w.Input, Committed: w.Committed, Progress: w.Progress, SnapshotEmpty: w.SnapshotEmpty, Stateless: c.Map != nil,
 			LogStart: w.LogStart, RecordedStart: w.RecordedStart, StartMoves: w.StartMoves,
+			InputStart: w.InputStart, InputEnd: w.InputEnd,
 		}, c.start(), p.Transactional, !w.Features.Fenced())
 	}
 	if create := c.Progress.Create; create != nil {
@@ -116,6 +117,7 @@ func (c Config) start() member.Start {
 		Latest:         c.Start.New == Latest,
 		AtTime:         c.startTime(),
 		Resume:         c.Start.Disagreement == ResumeAtProgress,
+		LogStart:       c.Start.Disagreement == ResumeAtLogStart,
 		AdoptEmpty:     c.Start.Disagreement == AdoptEmpty,
 		AdoptRemaining: c.Start.Disagreement == AdoptRemaining,
 		Rebuild:        c.Start.Disagreement == Rebuild,

@@ -126,6 +126,7 @@ func (w *worker) settle(err error) error {
 	switch {
 	case err == nil:
 		w.engine.Committed(now, b)
+		w.cost.keys.Store(int64(w.engine.Stats().Keys))
 		w.m.forget(w.own.Partition(), b.Next)
 		w.m.committedOnce(w.own.Partition())
 		w.fitted(b)

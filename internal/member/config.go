@@ -101,6 +101,7 @@ type Start struct {
 	Latest     bool
 	AtTime     time.Time // zero: not by time
 	Resume     bool      // committed offset missing: resume at the progress record
+	LogStart   bool      // the next offset is below the start of the log: go on there
 	AdoptEmpty bool      // snapshots missing: begin empty at the committed offset
 	// AdoptRemaining goes on with the states that are left where snapshots were deleted.
 	AdoptRemaining bool

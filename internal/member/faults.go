@@ -42,6 +42,9 @@ func (m *Member) fetchError(topic string, partition int32, err error) {
 				return
 			}
 		}
+		if w != nil {
+			final = w.priced(final)
+		}
 		m.fail(final)
 		return
 	}
@@ -79,7 +82,7 @@ func (m *Member) confirm(w *worker, changed error) {
 	case w.ctx.Err() != nil:
 		return
 	case err == nil && (!facts.Exists || facts.ID != m.input(topic).ID):
-		m.fail(changed)
+		m.fail(w.priced(changed))
 		return
 	}
 	w.log.Warn("fetch is tried again: the leader does not know the topic id", "error", errors.Join(changed, err))
@@ -110,16 +113,20 @@ func (m *Member) confirmRange(w *worker, next int64, gone error) {
 		case err != nil:
 			m.fail(fmt.Errorf("%w; the log's ends could not be asked for: %w", gone, err))
 			return
+		case next < first && m.cfg.Start.LogStart:
+			m.post(func() { m.passOver(w, next, first) })
+			return
 		case next < first:
-			m.fail(gone)
+			m.fail(w.priced(w.located(w.asked(extent{first, end}).belowStart(next))))
 			return
 		case next <= end:
 			w.log.Warn("fetch is tried again: the log has the offset that was said to be out of range", "start", first, "end", end, "error", gone)
 			m.post(func() { m.resume(w) })
 			return
 		}
+		gone = w.located(w.asked(extent{first, end}).pastEnd(next))
 	}
-	m.fail(gone)
+	m.fail(w.priced(gone))
 }
 
 func (m *Member) finalFetchError(p stream.Partition, err error) error {
@@ -134,8 +141,8 @@ func (m *Member) finalFetchError(p stream.Partition, err error) error {
 	switch {
 	case errors.As(err, &loss), errors.Is(err, kerr.OffsetOutOfRange):
 		return stream.NewError("fetch", fmt.Errorf("the next record to fold is not in the log any more: %w: %w", stream.ErrTruncated, err)).
-			At(p, offset).Hinted("records were deleted by retention before they were folded, or the log was truncated: " +
-			"raise the input's retention; to go on without them reset the group's offset and choose Rebuild (Start.Disagreement)")
+			At(p, offset).Hinted("records were deleted by retention before they were folded, or the log was truncated by an unclean election: " +
+			"start it again, which says what is gone and what the choices are")
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
 		return stream.NewError("fetch", fmt.Errorf("the input topic was deleted or created again: %w: %w", stream.ErrInputChanged, err)).
 			At(p, offset).Hinted("choose Rebuild (Start.Disagreement) to fold the topic as it is, or use another group")

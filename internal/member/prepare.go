@@ -73,7 +73,8 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		} else if err := w.alone(ctx); err != nil {
 			return 0, err
 		}
-		j := w.judge(ctx, found)
+		w.counted(found)
+		j := w.judge(ctx, &found)
 		past := signs{}
 		if j.verdict == beginNew && j.err == nil {
 			past = w.signs(ctx)
@@ -90,6 +91,9 @@ func (w *worker) prepare(ctx context.Context) (start int64, err error) {
 		}
 		switch j.verdict {
 		case begin:
+			if j.skips {
+				w.tellGone(j.gone, j.start)
+			}
 			if found.headLost() {
 				return w.adopt(ctx, found, j.start)
 			}
@@ -221,6 +225,7 @@ func (w *worker) ready(f found, start int64) error {
 	w.engine.Start(time.Now(), start, w.committed.Next, w.m.skips(w.own.Partition(), start))
 	w.restored = time.Now()
 	stats := w.engine.Stats()
+	w.cost.keys.Store(int64(stats.Keys))
 	e := stream.Restored{
 		Partition: w.own.Partition(), Keys: stats.Keys, Records: f.result.Records,
 		Bytes: f.result.Bytes, Took: f.result.Took, Start: start, Retained: f.retained,

@@ -16,20 +16,29 @@ import (
 type judgement struct {
 	verdict verdict
 	start   int64 // of begin
+	skips   bool  // of begin: it passes over what is gone below start
+	gone    int64 // and that from here on
+	past    bool  // the offset is past the end of the log
 	why     error // of rebuild: why the state cannot be used; nil: the witnesses disagree
 	err     error
 }
 
 // judge says what one look comes to: whether the state can be used, and what the witnesses say.
-func (w *worker) judge(ctx context.Context, f found) (j judgement) {
+func (w *worker) judge(ctx context.Context, f *found) (j judgement) {
 	policy := w.m.cfg.Start
-	if err := w.usable(ctx, f); err != nil {
+	if err := w.usable(ctx, *f); err != nil {
+		if !errors.Is(err, stream.ErrInputChanged) { // what its hint costs
+			_, _ = w.askEnds(ctx)
+		}
 		if policy.Rebuild && rebuildCures(err) {
 			return judgement{verdict: rebuild, why: err}
 		}
 		return judgement{err: err}
 	}
-	j.verdict, j.start, j.err = decideHead(f.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
+	if f.log, j.err = w.askEnds(ctx); j.err != nil {
+		return j
+	}
+	j = within(f.witnesses, policy, w.m.cfg.Fenced, !w.m.cfg.Features.Fenced())
 	if c := f.committed.Next; c >= 0 && !rule.On(w.ctx, rule.SecondWitness) {
 		return judgement{verdict: begin, start: c}
 	}
@@ -57,6 +66,8 @@ const shortLooks = 2
 func (w *worker) needs(f found, j judgement, s signs) int {
 	c, p := f.committed.Next, f.progress
 	switch {
+	case j.past:
+		return looks // a leader that was deposed ends before it, until it hears of its successor
 	case j.err == nil && j.verdict == begin && f.headLost():
 		return shortLooks
 	case j.verdict == beginNew && j.err == nil && s.any():
@@ -68,6 +79,8 @@ func (w *worker) needs(f found, j judgement, s signs) int {
 			return shortLooks
 		}
 		return 1
+	case j.verdict == begin && j.skips:
+		return shortLooks // it passes over records
 	case j.verdict == begin && (c < 0 || p == nil || c > p.Inputs[0].Next):
 		return shortLooks // by a start policy, or because a person has set the offset
 	}

@@ -17,6 +17,8 @@ type witnesses struct {
 	head          head            // of the snapshot partition's log
 	stateless     bool            // a pipe: there are no snapshots that an offset could disagree with
 
+	log extent // of the input
+
 	group string           // for the commands in hints
 	input stream.Partition // likewise
 }
@@ -42,23 +44,26 @@ type Witnesses struct {
 	LogStart      int64
 	RecordedStart int64 // by Progress; -1: it does not say
 	StartMoves    bool  // the brokers' compaction moves it
+	// InputStart and InputEnd are the first offset and the end of the input; InputStart -1: they are not known.
+	InputStart, InputEnd int64
 }
 
-// Refused returns why a start at these witnesses would be refused, an error that is ErrOffsetMismatch or ErrSnapshotsLost; nil if
-// it would not be. tornCommits says that the brokers are below transaction.version 2.
+// Refused returns why a start at these witnesses would be refused, an error that is ErrOffsetMismatch, ErrTruncated
+// or ErrSnapshotsLost; nil if it would not be. tornCommits says that the brokers are below transaction.version 2.
 func Refused(w Witnesses, policy Start, fenced, tornCommits bool) error {
 	own := witnesses{
 		committed: w.Committed, progress: w.Progress, snapshotEmpty: w.SnapshotEmpty, stateless: w.Stateless, group: w.Group, input: w.Input,
 		head: head{start: w.LogStart, recorded: w.RecordedStart, moves: w.StartMoves},
+		log:  extent{w.InputStart, w.InputEnd},
 	}
-	v, _, err := decideHead(own, policy, fenced, tornCommits)
-	if err == nil && v == lookAgain && !policy.Rebuild {
-		err = disagreement(own)
+	j := within(own, policy, fenced, tornCommits)
+	if j.err == nil && j.verdict == lookAgain && !policy.Rebuild {
+		j.err = disagreement(own)
 	}
-	if e := (*stream.Error)(nil); errors.As(err, &e) {
+	if e := (*stream.Error)(nil); errors.As(j.err, &e) {
 		e.At(w.Input, -1).Group = w.Group
 	}
-	return err
+	return priced(j.err, -1, w.InputStart, w.Stateless)
 }
 
 // verdict is what to do with them.

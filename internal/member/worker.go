@@ -69,6 +69,7 @@ type worker struct {
 	restored    time.Time // zero: not yet
 	blocked     time.Time // no record is folded before: the error policy asked for a pause
 
+	cost    cost
 	calling atomic.Int32          // user functions under way
 	doubt   atomic.Bool           // a transaction's outcome is unknown: nothing is folded (R5)
 	flushed atomic.Bool           // everything folded is committed
@@ -94,6 +95,8 @@ func newWorker(m *Member, o *fence.Ownership) *worker {
 		w.outputs.close() // at once: the worker may be in a user function that does not return
 	})
 	w.outputs.init(w)
+	w.cost.keys.Store(-1)
+	w.cost.first.Store(-1)
 	return w
 }
 
@@ -141,7 +144,7 @@ func (w *worker) finish(err error) {
 		w.tellLost(stream.Released{Partition: w.own.Partition(), Ownership: w.own.Number(), Cause: cause})
 		w.m.renewLater(w)
 	default:
-		w.m.fail(cause)
+		w.m.fail(w.priced(cause))
 	}
 }
 

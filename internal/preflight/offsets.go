@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/claim"
@@ -20,10 +21,12 @@ type Witnesses struct {
 	Committed     fence.Committed
 	Progress      *fence.Progress // nil: none
 	SnapshotEmpty bool
-	Features      wire.Features
 	LogStart      int64
 	RecordedStart int64 // by Progress; -1: it does not say
 	StartMoves    bool  // the brokers' compaction moves it
+	// InputStart and InputEnd are the first offset and the end of the input; InputStart -1: they are not known.
+	InputStart, InputEnd int64
+	Features             wire.Features
 }
 
 // tail is what a look at the end of a partition of the progress topic has found.
@@ -51,7 +54,11 @@ func (i *inspection) tail(ctx context.Context, partition int32) (t tail, err err
 		return t, nil
 	}
 	_, err = log.Read(ctx, wire.ReadOptions{From: from, To: stable, MaxBytes: sampledBytes, Committed: true}, func(r *kgo.Record) error {
-		if !fence.IsProgressKey(r.Key) || r.Value == nil {
+		switch {
+		case !fence.IsProgressKey(r.Key):
+			return nil
+		case r.Value == nil: // there is no witness any more, as a start has it
+			t.progress = nil
 			return nil
 		}
 		if progress, err := fence.DecodeProgress(r.Value); err == nil {
@@ -65,6 +72,19 @@ func (i *inspection) tail(ctx context.Context, partition int32) (t tail, err err
 	return t, err
 }
 
+// inputEnds asks what the inputs have. Where it is not told, nothing is said of it: a start asks again.
+func (i *inspection) inputEnds(ctx context.Context) (starts, ends kadm.ListedOffsets) {
+	admin := kadm.NewClient(i.client)
+	starts, err := admin.ListStartOffsets(ctx, i.Inputs...)
+	if err == nil {
+		ends, err = admin.ListEndOffsets(ctx, i.Inputs...)
+	}
+	if err != nil {
+		return nil, nil
+	}
+	return starts, ends
+}
+
 // secondLook is how long after the first one a disagreement is looked at again: one answer may be as of before, of
 // a broker that was cut off (R28).
 const secondLook = 500 * time.Millisecond
@@ -75,7 +95,7 @@ func (i *inspection) offsets(ctx context.Context, tails map[int32]tail) error {
 	if i.Refused == nil {
 		return nil
 	}
-	looked, refused := i.disagreements(tails)
+	looked, refused := i.disagreements(ctx, tails)
 	if len(refused) > 0 {
 		select {
 		case <-time.After(secondLook):
@@ -92,7 +112,7 @@ func (i *inspection) offsets(ctx context.Context, tails map[int32]tail) error {
 			}
 			tails[p] = t
 		}
-		looked, refused = i.disagreements(tails)
+		looked, refused = i.disagreements(ctx, tails)
 	}
 	return i.noteOffsets(looked, refused)
 }
@@ -100,8 +120,9 @@ func (i *inspection) offsets(ctx context.Context, tails map[int32]tail) error {
 // disagreements are the partitions that a start would refuse, and how many were looked at. Of a group with members
 // only that is told which no commit under way explains: the offsets were asked for before, so that they can be older
 // than the progress and not newer.
-func (i *inspection) disagreements(tails map[int32]tail) (looked int, refused []error) {
+func (i *inspection) disagreements(ctx context.Context, tails map[int32]tail) (looked int, refused []error) {
 	before := int32(0)
+	starts, ends := i.inputEnds(ctx)
 	for _, in := range i.found.Inputs {
 		for p, o := range i.committedOffsets[in.Topic] {
 			t, ok := tails[before+int32(p)]
@@ -113,6 +134,11 @@ func (i *inspection) disagreements(tails map[int32]tail) (looked int, refused []
 				Input: stream.Partition{Topic: in.Topic, Partition: int32(p)}, Committed: fence.Committed{Next: o.Next},
 				Progress: t.progress, SnapshotEmpty: t.empty, Features: i.found.Features,
 				LogStart: t.start, RecordedStart: t.recorded, StartMoves: i.found.Progress.Embedded,
+				InputStart: -1,
+			}
+			first, known := starts.Lookup(in.Topic, int32(p))
+			if last, ok := ends.Lookup(in.Topic, int32(p)); ok && known && first.Err == nil && last.Err == nil {
+				w.InputStart, w.InputEnd = first.Offset, last.Offset
 			}
 			if witness, ours := wire.ParseWitness(o.Metadata); ours {
 				w.Committed.Nonce, w.Committed.Sequence, w.Committed.Kind = witness.Nonce, witness.Sequence, witness.Kind

@@ -124,7 +124,7 @@ func (i *inspection) lastProgress(ctx context.Context) error {
 		for _, in := range i.found.Inputs {
 			if in.Topic == then.Topic && in.ID != then.TopicID {
 				i.found.warn(fmt.Sprintf("input topic %s was deleted and created again since: its id was %x and is %x, and the start stops with %q", in.Topic, then.TopicID, in.ID, stream.ErrInputChanged),
-					"Start.Disagreement: Rebuild, to begin with the input as it is, or another group")
+					"Start.Disagreement: Rebuild, to begin with the input as it is, or another group; Rebuild drops all states, and what they have of the topic as it was does not come back")
 			}
 		}
 	}
