@@ -167,7 +167,8 @@ type Member struct {
 	// 30 s.
 	TransactionTimeout time.Duration
 	// UnreachableTimeout is how long the group may give no answer that lets the member go on, or a
-	// partition not be taken over, before Run ends with ErrUnreachable; until then it is tried again.
+	// partition not be taken over, before Run ends with ErrUnreachable; until then it is tried again. It is
+	// also the least time for which writes that run out of time, however small, go on before ErrTooSlow.
 	// Default 5 min, which outlasts a rolling restart of the brokers; at least three heartbeat intervals.
 	UnreachableTimeout time.Duration
 	// QueueRecords is how many fetched records may wait for one partition's fold before fetching

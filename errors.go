@@ -12,6 +12,7 @@ var (
 	ErrReservedOption     = stream.ErrReservedOption
 	ErrTopic              = stream.ErrTopic
 	ErrUnreachable        = stream.ErrUnreachable
+	ErrTooSlow            = stream.ErrTooSlow
 	ErrNotAuthenticated   = stream.ErrNotAuthenticated
 	ErrNotAuthorized      = stream.ErrNotAuthorized
 	ErrBrokerTooOld       = stream.ErrBrokerTooOld
