@@ -30,12 +30,15 @@ var wallClock = map[string]string{
 	"internal/member/prepare.go:resolveStart": "Start.AtTime is the user's, and the broker compares it",
 	"internal/wire/diagnose.go:producers":     "a time of the broker, for the text of a diagnosis",
 	"internal/wire/diagnose.go:describe":      "the same",
-	"snapshot/stall.go:holder":                "the same",
+	"internal/wire/holder.go:Since":           "the same",
 	"snapshot/stall.go:holderHint":            "the same: it decides between two hints, and nothing that is done",
 
 	"snapshot/stall.go:stallError since.Round":             "a length of time, for the text of an error",
 	"internal/member/retained.go:compare age.Round":        "the same",
 	"internal/member/silence.go:watchSilence silent.Round": "the same",
+	"internal/member/silence.go:silentFor silent.Round":    "the same",
+	"internal/member/renew.go:neverTaken failed.Round":     "the same",
+	"internal/member/stall.go:goesOn e.For.Round":          "a length of time, for the log",
 }
 
 // Calls that make a time without a monotonic part, or read the wall clock of one. Those of lengths are
