@@ -13,6 +13,7 @@ type scan struct {
 	u *unit
 
 	stored      map[string]persisted
+	before      map[string]bool  // keys whose newest record is a snapshot of before the last rebuild
 	seen        int64            // steps of the replay below it are in touched
 	next        int              // the first step at or above seen
 	behind      map[string]int64 // keys whose newest record below seen is not persisted → its offset
@@ -32,7 +33,7 @@ type persisted struct {
 // checkLog checks each snapshot against the input (I2), each committed offset against the snapshots
 // before it (I1), and the owners' order (I3, I8).
 func (c *checker) checkLog(u *unit) {
-	s := &scan{c: c, u: u, stored: map[string]persisted{}, behind: map[string]int64{}, known: -1}
+	s := &scan{c: c, u: u, stored: map[string]persisted{}, before: map[string]bool{}, behind: map[string]int64{}, known: -1}
 	ends := map[int64]commit{}
 	for _, p := range u.progress {
 		ends[p.at] = p
@@ -72,8 +73,14 @@ func (s *scan) snapshot(r Record) {
 		return
 	}
 	if rec.Incarnation < s.u.incarnation {
+		s.before[string(rec.Key)] = rec.Kind != snapshot.Tombstone
 		return // from before the last rebuild, which no restore reads
 	}
+	if rec.Kind == snapshot.Tombstone && len(rec.Applied) == 1 && rec.Applied[0] < 0 {
+		s.dropped(r.Offset, rec.Key)
+		return
+	}
+	delete(s.before, string(rec.Key))
 	if len(rec.Applied) != 1 {
 		c.violate("I2", "", at, r.Offset, rec.Key, "the snapshot has %d applied offsets, and the flow one input", len(rec.Applied))
 		return
@@ -164,6 +171,17 @@ func (s *scan) after(offset int64, key []byte, p, before persisted) {
 		c.violate("I2", "a replay skips what a key has applied", at, offset, key,
 			"%d steps were taken from applied offset %d to %d, where the input has %d", int64(p.steps-before.steps), before.applied, p.applied, folded)
 	}
+}
+
+// dropped checks the tombstone of a key that a rebuild has dropped: there is a snapshot of before the rebuild, and
+// none that counts.
+func (s *scan) dropped(offset int64, key []byte) {
+	last, had := s.stored[string(key)]
+	if had && !last.tombstone || !had && !s.before[string(key)] && !s.u.snapshots.Compacted {
+		s.c.violate("I2", "R30: a rebuild drops keys for readers too, and those alone that have not come again", s.u.snapshots.Partition, offset, key,
+			"a tombstone is written for what a rebuild has dropped, and the key has no snapshot of before it, or one of after it")
+	}
+	delete(s.before, string(key))
 }
 
 // tombstone checks that a key is forgotten only when no replay can meet its records again.

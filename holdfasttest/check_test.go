@@ -65,6 +65,11 @@ func TestRightHistories(t *testing.T) {
 			}
 		}},
 		{"a rebuild", func(w *world) { w.rebuild() }},
+		{"a rebuild that drops a key before it comes again", func(w *world) {
+			w.rebuild()
+			last := &w.txs[len(w.txs)-1]
+			last.snaps = append([]snap{{"a", snapshot.Tombstone, -1, 0, tally{}}}, last.snaps...)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -215,6 +220,16 @@ var badHistories = []struct {
 		}})
 		w.meta = "hf1:c:3"
 	}, "I3", "of incarnation 0 comes after"},
+	{"a rebuild that drops a key after it has come again", func(w *world) {
+		w.rebuild()
+		last := &w.txs[len(w.txs)-1]
+		last.snaps = append(last.snaps, snap{"a", snapshot.Tombstone, -1, 0, tally{}})
+	}, "I2", "or one of after it"},
+	{"a rebuild that drops a key that was not there", func(w *world) {
+		w.rebuild()
+		last := &w.txs[len(w.txs)-1]
+		last.snaps = append(last.snaps, snap{"z", snapshot.Tombstone, -1, 0, tally{}})
+	}, "I2", "no snapshot of before it"},
 	{"a tombstone before its offset", func(w *world) {
 		w.txs[3].snaps = append(w.txs[3].snaps, snap{"b", snapshot.Tombstone, 5, 2, tally{}})
 		w.txs[4].snaps = w.txs[4].snaps[:1]

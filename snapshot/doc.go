@@ -10,6 +10,13 @@
 // the rest to [Decode]. A null value means that the key is gone; an empty one that it is deleted, has no
 // state, or has one that its codec wrote as nothing, which only the header tells apart.
 //
+// After a rebuild the flow begins with no state and writes under the next incarnation ([Header]). A record of a
+// lower incarnation than that of the partition's newest progress record (fence.DecodeProgress), or than the
+// highest that was seen in the partition, does not count. It stays the newest of its key until the flow has
+// written a tombstone for it, soon after the first commit of the rebuild, or until the key comes again: a reader
+// that looks at keys and values alone is right after that. The tombstone has the new incarnation, and -1 as its
+// applied offset, since no record of the input has made it.
+//
 // [Restore] is the read for the owner of a partition who keeps snapshots in this format, as a flow does.
 // fence.Restore is the plainer one for a consumer loop of one's own: any records, no diagnosis of a stall.
 package snapshot

@@ -39,6 +39,7 @@ type childConfig struct {
 	Unfenced     bool
 	Short        bool // timings: see short
 	TellFolds    bool // "folded <partition> <offset>", when a fold returns
+	Rebuilding   bool // see rebuilding
 	Countdown    bool // the fold is countdown, and nothing is persisted but what it asks for
 }
 
@@ -63,6 +64,9 @@ func runFlowChild(ctx context.Context, p *kafkatest.Parent) error {
 	c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if arg.Unfenced {
 		c.Guarantee = holdfast.Unfenced
+	}
+	if arg.Rebuilding {
+		c = rebuilding(c)
 	}
 	if arg.Countdown {
 		c = rarely(c)

@@ -20,10 +20,12 @@ type Batch struct {
 	// among them, in the order of the records. They come with Whole only.
 	Outputs []Output
 	Writes  []Write
-	Bytes   int64 // of all writes, with their overhead
-	Size    int64 // of all writes and outputs
-	Full    bool  // more was due than had room: close another batch as soon as this one is done
+	Dropped [][]byte // keys from before a rebuild, whose tombstones are written
+	Bytes   int64    // of all writes and tombstones, with their overhead
+	Size    int64    // of these and of all outputs
+	Full    bool     // more was due than had room: close another batch as soon as this one is done
 
+	passed       int   // of Engine.dropped
 	closedBefore int64 // when the batch before this one was closed, in case this one is aborted
 	steps        int   // with Whole: how many steps it has
 }
@@ -87,6 +89,9 @@ func (e *Engine[S]) Due() (at time.Time, ok bool) {
 // commitAt returns when a batch is to be closed though no key is due.
 func (e *Engine[S]) commitAt() (at int64, ok bool) {
 	at = e.closedAt + int64(e.cfg.CommitInterval)
+	if len(e.dropped) > 0 {
+		return e.closedAt, true
+	}
 	if e.cfg.Whole {
 		if e.hurried || e.Full() {
 			at = e.closedAt
@@ -152,10 +157,14 @@ func (e *Engine[S]) Close(now time.Time, drain bool) (*Batch, error) {
 		}
 		e.takeOutputs(b)
 	}
-	b.Size += b.Bytes
 	if len(b.Writes) > 0 {
 		e.meanWrite = b.Bytes / int64(len(b.Writes))
-	} else if b.Next == e.committed {
+	}
+	if !drain { // that has little time: the next owner finds them
+		e.drop(b)
+	}
+	b.Size += b.Bytes
+	if len(b.Writes) == 0 && len(b.Dropped) == 0 && b.Next == e.committed {
 		return nil, nil
 	}
 	e.batch, e.closedAt = b, ns
@@ -189,6 +198,9 @@ func (e *Engine[S]) fill(b *Batch, now int64, drain bool) error {
 	maxWrites, maxBytes := e.cfg.MaxWrites, e.maxBytes()
 	if e.cfg.Whole {
 		maxWrites, maxBytes = 0, 0 // states are never split
+	}
+	if len(e.dropped) > 0 {
+		maxWrites, maxBytes = maxWrites-maxWrites/4, maxBytes-maxBytes/4
 	}
 	due := func(x *entry[S]) bool { return x.rank <= now || drain && x.in == &e.due }
 	var later, waiting []*entry[S]

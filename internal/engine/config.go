@@ -97,6 +97,7 @@ type Engine[S any] struct {
 	failedAt    int64 // offset of the record that failed last
 	attempts    int   // how often it failed
 	incarnation uint32
+	dropped     []string // keys that the log has from before a rebuild, and that are to get a tombstone
 
 	holds holds
 	// A key is in one queue at most. due: dirty keys, by the time they are due. graves: keys whose

@@ -21,7 +21,8 @@ type Snapshot struct {
 
 // Load takes one snapshot in during restore. Snapshots come in log order: a later one replaces an
 // earlier one of the same key. The error wraps stream.ErrCorruptSnapshot and has the key; the
-// caller adds where the record was read, and the next step.
+// caller adds where the record was read, and the next step. After an error the incarnation has to be
+// raised before Start: the key is known to be in the log, and its state is not.
 func (e *Engine[S]) Load(s Snapshot) error {
 	if e.started || e.retained {
 		violated(StartOnce, "Load after Start")
@@ -34,9 +35,16 @@ func (e *Engine[S]) Load(s Snapshot) error {
 		return nil
 	}
 	if s.Incarnation < e.incarnation {
+		if x == nil { // the log has it all the same
+			e.create(string(s.Key)).inc = s.Incarnation
+		}
 		return nil
 	}
 	e.incarnation = s.Incarnation
+	if x == nil {
+		x = e.create(string(s.Key))
+	}
+	x.inc = s.Incarnation
 	var state S
 	has := !s.Deleted && !s.NoState
 	if has {
@@ -47,13 +55,10 @@ func (e *Engine[S]) Load(s Snapshot) error {
 			return err
 		}
 	}
-	if x == nil {
-		x = e.create(string(s.Key))
-	}
 	if x.in != nil {
 		x.in.remove(x)
 	}
-	x.state, x.has, x.inc = state, has, s.Incarnation
+	x.state, x.has = state, has
 	x.applied, x.persisted, x.steps = s.Applied, s.Applied, s.Steps
 	e.bury(x, s.Deleted)
 	e.resize(x, len(s.Key)+len(s.Value))
@@ -111,11 +116,7 @@ func (e *Engine[S]) Start(now time.Time, next, committed int64, skip map[int64]b
 	if next < committed {
 		violated(CommittedRises, "start at %d is below the committed offset %d", next, committed)
 	}
-	for _, x := range e.keys {
-		if x.inc < e.incarnation {
-			e.forget(x)
-		}
-	}
+	e.dropUnread()
 	if !e.retained {
 		e.base = now // times of the keys count from it
 	}

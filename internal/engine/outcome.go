@@ -41,6 +41,7 @@ func (e *Engine[S]) Committed(now time.Time, b *Batch) {
 		e.land(f.entry, b.Writes[i])
 	}
 	e.committed = b.Next
+	e.dropped = e.dropped[b.passed:]
 	e.settle()
 	e.exhume(e.at(now))
 }
@@ -124,14 +125,18 @@ func (e *Engine[S]) bounce(f flown[S], rank int64) {
 
 const hintRefused = "make the state smaller, or mend what the broker's error names"
 
-// Refused tells that record i of b was refused for what it is, counted over its outputs and then its
-// writes, and that b was aborted. With Whole the error is a *Rejected and no step is possible any more.
+// Refused tells that record i of b was refused for what it is, counted over its outputs, then its
+// writes and then its tombstones, and that b was aborted. With Whole the error is a *Rejected and no step is possible any more.
 // Without
 // KeepDirty it returns err, with the key, and the partition must stop. With it the key stays dirty
 // and is due after a back-off, and the rest of b, with the offset computed again, is the batch that
 // is in flight; nil if nothing is left to commit.
 func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, error) {
 	e.inFlight(b)
+	if i >= len(b.Outputs)+len(b.Writes) {
+		e.Aborted(now, b)
+		return nil, e.undropped(b.Dropped[i-len(b.Outputs)-len(b.Writes)], err)
+	}
 	if e.cfg.Whole {
 		r := &Rejected{From: b.origin(i), Offset: b.origin(i), Err: err}
 		if w := i - len(b.Outputs); w >= 0 {
@@ -147,7 +152,7 @@ func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, 
 		return nil, e.unwritable(f.entry, err, hintRefused)
 	}
 	e.kept = append(e.kept, e.unwritable(f.entry, err, hintRefused))
-	rest := &Batch{Next: b.Next, LeaderEpoch: b.LeaderEpoch, Folded: b.Folded, FoldedEpoch: b.FoldedEpoch, Full: b.Full, closedBefore: b.closedBefore}
+	rest := &Batch{Next: b.Next, LeaderEpoch: b.LeaderEpoch, Folded: b.Folded, FoldedEpoch: b.FoldedEpoch, Full: b.Full, Dropped: b.Dropped, passed: b.passed, closedBefore: b.closedBefore}
 	rest.Bytes = b.Bytes - int64(recordBytes(b.Writes[i]))
 	rest.Size = rest.Bytes
 	rest.Writes = append(append(make([]Write, 0, len(b.Writes)-1), b.Writes[:i]...), b.Writes[i+1:]...)
@@ -163,7 +168,7 @@ func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, 
 		violated(CommittedRises, "batch at %d, committed %d", rest.Next, e.committed)
 	}
 	e.batch = rest
-	if len(rest.Writes) == 0 && rest.Next == e.committed {
+	if len(rest.Writes) == 0 && len(rest.Dropped) == 0 && rest.Next == e.committed {
 		e.settle()
 		return nil, nil
 	}

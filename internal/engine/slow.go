@@ -25,19 +25,23 @@ func (e *Engine[S]) Bound(bytes int64) { e.bound = bytes }
 func (e *Engine[S]) Slow(now time.Time, b *Batch) Again {
 	e.inFlight(b)
 	if !e.cfg.Whole {
-		if len(b.Writes) <= 1 {
+		if len(b.Writes)+len(b.Dropped) <= 1 {
 			return Unchanged
 		}
 		e.Aborted(now, b)
 		return Smaller
 	}
 	if b.steps <= 1 {
-		return Unchanged
+		if len(b.Dropped) <= 1 {
+			return Unchanged
+		}
+		e.Aborted(now, b)
+		return Smaller
 	}
 	stateless := len(b.Writes) == 0 && len(e.due.items) == 0
 	e.Aborted(now, b)
 	if !stateless {
-		e.tainted = true
+		e.tainted, e.spoiled = true, true
 		return Restored
 	}
 	return Smaller

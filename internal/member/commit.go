@@ -86,7 +86,7 @@ func (w *worker) commit(b *engine.Batch) error {
 			return err
 		}
 	}
-	messages := make([]stream.Message, 0, len(b.Outputs)+len(b.Writes))
+	messages := make([]stream.Message, 0, len(b.Outputs)+len(b.Writes)+len(b.Dropped))
 	for _, o := range b.Outputs { // in the order of their steps, which is that of a key's outputs
 		if !rule.On(w.ctx, rule.OutputsInside) { // as a producer beside the transaction would
 			if err := w.outputs.send(w.ctx, stream.Record{Offset: o.Offset}, []stream.Message{o.Message}); err != nil {
@@ -103,6 +103,15 @@ func (w *worker) commit(b *engine.Batch) error {
 	}
 	for _, write := range b.Writes {
 		m, err := snapshot.Encode(toSnapshot(write, w.incarnation))
+		if err != nil {
+			return err
+		}
+		messages = append(messages, m)
+	}
+	for _, key := range b.Dropped {
+		m, err := snapshot.Encode(snapshot.Record{
+			Key: key, Kind: snapshot.Tombstone, Header: snapshot.Header{Applied: []int64{-1}, Incarnation: uint64(w.incarnation)},
+		})
 		if err != nil {
 			return err
 		}

@@ -288,7 +288,6 @@ func (w *worker) rebuild(ctx context.Context, f found) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	w.engine = w.m.cfg.NewEngine(w.own.Partition())
 	w.tellStore(&f)
 	if f.incarnation == math.MaxUint32 {
 		return 0, w.located(stream.NewError("rebuild", fmt.Errorf("%w: there is no incarnation above %d", stream.ErrCorruptSnapshot, f.incarnation)).

@@ -147,7 +147,9 @@ func (p *place) storedIn(partition int32) map[string]string {
 			newest = s.Incarnation
 			clear(got)
 		}
-		got[string(s.Key)] = string(s.Value)
+		if got[string(s.Key)] = string(s.Value); s.Kind == snapshot.Tombstone {
+			delete(got, string(s.Key))
+		}
 		return err
 	}})
 	p.must(err)

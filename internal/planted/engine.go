@@ -4,6 +4,7 @@ const (
 	engineBatch   = "internal/engine/batch.go"
 	engineOutcome = "internal/engine/outcome.go"
 	engineStep    = "internal/engine/step.go"
+	engineDropped = "internal/engine/dropped.go"
 )
 
 var (
@@ -67,6 +68,30 @@ var engineBugs = []Bug{
 		Off:   "a state that was copied is not read back when the step fails",
 		Edits: []Edit{{"internal/engine/copy.go", "\t\t\tx.state = state\n", "\t\t\t_ = state\n"}},
 		Test:  Test{Package: "internal/engine", Name: "TestCopiesUndoEachFailedStep"}, Invariant: "I2",
+	},
+	{
+		Name: "dropped-keys-stay", Rules: []string{"R30"},
+		Off:   "what a rebuild drops stays in the snapshot topic",
+		Edits: []Edit{{engineDropped, "\t\t\te.dropped = append(e.dropped, key)\n", "\t\t\t_ = append(e.dropped, key)\n"}},
+		Test:  Test{Package: "internal/engine", Name: "TestDroppedKeysGetTombstones"}, Invariant: "I2",
+	},
+	{
+		Name: "dropped-though-it-came-again", Rules: []string{"R30"},
+		Off:   "a key that has come again since the rebuild gets a tombstone all the same",
+		Edits: []Edit{{engineDropped, "\t\tif e.keys[key] == nil {\n", "\t\tif e.keys[key] == nil || b != nil {\n"}},
+		Test:  Test{Package: "internal/engine", Name: "TestDroppedKeysGetTombstones"}, Invariant: "I2",
+	},
+	{
+		Name: "dropped-keys-forgotten", Rules: []string{"R30"},
+		Off:   "keys whose tombstones were in a batch that is aborted get none",
+		Edits: []Edit{{engineDropped, "\tif len(b.Dropped) == 0 {\n\t\te.dropped, b.passed = nil, 0\n", "\tif b.passed >= 0 {\n\t\te.dropped, b.passed = e.dropped[b.passed:], 0\n"}},
+		Test:  Test{Package: "internal/engine", Name: "TestDroppedKeysGetTombstones"}, Invariant: "I2",
+	},
+	{
+		Name: "unread-keys-stay", Rules: []string{"R30"},
+		Off:   "a snapshot that cannot be read, or that comes behind those of a later incarnation, is not known to be in the log",
+		Edits: []Edit{{"internal/engine/load.go", "\t\tif x == nil { // the log has it all the same\n", "\t\tif x != nil && x.in == nil && x.inc > e.incarnation {\n"}},
+		Test:  Test{Package: "internal/engine", Name: "TestEveryRecordOfBeforeARebuildIsDropped"}, Invariant: "I2",
 	},
 	{
 		Name: "tombstone-at-once", Rules: []string{"R20"},
