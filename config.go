@@ -66,7 +66,8 @@ type Config[S any] struct {
 	// OnError decides. Chain makes one fold of several.
 	Fold func(ctx context.Context, k *Key[S], r stream.Record) error
 	// Route gives the key that a record belongs to. nil: the record's key; a record without one goes
-	// to OnError with ErrNoKey. It must be a pure function of the record: ok false skips the record,
+	// to OnError with ErrNoKey, and so does one for which Route returns a nil key and ok true. An empty
+	// key is a key like any other. It must be a pure function of the record: ok false skips the record,
 	// its offset advances. The state of a routed key stays in the partition of the input record.
 	Route func(r stream.Record) (key []byte, ok bool)
 	// FoldVersion names the present meaning of Route and Fold. Change it when a change of them

@@ -86,10 +86,13 @@ func (c *checker) checkLetter(u *unit, at stream.Partition, letter Record, offse
 	switch r := u.log.Records[i]; {
 	case r.Status != Committed:
 		c.violate("I5", "", at, letter.Offset, letter.Key, "the dead letter is of input %s offset %d, which is %s", u.input, offset, r.Status)
-	case !bytes.Equal(r.Key, letter.Key) || !bytes.Equal(r.Value, letter.Value):
+	case !sameBytes(r.Key, letter.Key) || !sameBytes(r.Value, letter.Value):
 		c.violate("I4", "", at, letter.Offset, letter.Key, "the dead letter's bytes are not those of input %s offset %d", u.input, offset)
 	case c.m.atomic && offset >= u.next():
 		c.violate("I4", "a dead letter is in the transaction of its offset", at, letter.Offset, letter.Key,
 			"the dead letter of input %s offset %d is visible, and the committed offset is %d", u.input, offset, u.next())
 	}
 }
+
+// sameBytes compares as Kafka does: nil and empty are two things, in a key as in a value.
+func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }

@@ -138,7 +138,8 @@ func (c *checker) checkMissing(want *outputs, taken map[string]int) {
 }
 
 // lane is where outputs keep their order: from one input partition into one output partition, and
-// without transactions, where outputs may be sent again, for one key.
+// without transactions, where outputs may be sent again, for one key. Those without a key have no order
+// there: each time they are sent they may go to another partition.
 type lane struct {
 	unit *unit
 	at   stream.Partition
@@ -156,6 +157,9 @@ func (c *checker) checkOrder(want *outputs, all []found) {
 		}
 		l := lane{unit: f.unit, at: f.at}
 		if !c.m.atomic {
+			if f.message.Key == nil {
+				continue
+			}
 			l.key = string(f.message.Key)
 		}
 		if before, ok := last[l]; ok && before.n > f.n {

@@ -92,9 +92,9 @@ type Event struct {
 	// Offset is the record's for folded, failed and dead-lettered; the committed offset for assigned and
 	// committed; the first to be folded for restored.
 	Offset int64         `json:"offset,omitempty"`
-	Key    []byte        `json:"key,omitempty"`
-	Has    bool          `json:"has,omitempty"`   // folded: the key had a state
-	State  []byte        `json:"state,omitempty"` // folded: that state, encoded
+	Key    []byte        `json:"key,omitzero"`   // folded; empty is a key
+	Has    bool          `json:"has,omitempty"`  // folded: the key had a state
+	State  []byte        `json:"state,omitzero"` // folded: that state, encoded
 	Action stream.Action `json:"action,omitempty"`
 	Cause  string        `json:"cause,omitempty"`
 	Final  bool          `json:"final,omitempty"`

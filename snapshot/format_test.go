@@ -20,13 +20,16 @@ var update = flag.Bool("update", false, "write the golden files of the current f
 
 // goldens are records whose bytes must never change within a format version.
 var goldens = map[string]Record{
-	"state":     {Key: []byte("account-1"), Value: []byte(`{"cents":1200}`), Header: Header{Applied: []int64{41}, Steps: 7}},
-	"empty":     {Key: []byte{}, Value: []byte{}, Header: Header{}},
-	"escaped":   {Key: []byte("\x00\x01"), Value: []byte("v"), Header: Header{Applied: []int64{0}}},
-	"inputs":    {Key: []byte("k"), Value: []byte("v"), Header: Header{Applied: []int64{-1, 0, 300, math.MaxInt64 - 1}, Steps: math.MaxUint64, Incarnation: 3}},
-	"deleted":   {Key: []byte("k"), Kind: Deleted, Header: Header{Applied: []int64{5}, Steps: 2}},
-	"no-state":  {Key: []byte("k"), Kind: NoState, Header: Header{Applied: []int64{5}, Timers: []Timer{{"wake", 1700000000123}}}},
-	"tombstone": {Key: []byte("k"), Kind: Tombstone, Header: Header{Applied: []int64{5}, Incarnation: 1}},
+	"state": {Key: []byte("account-1"), Value: []byte(`{"cents":1200}`), Header: Header{Applied: []int64{41}, Steps: 7}},
+	"empty": {Key: []byte{}, Value: []byte{}, Header: Header{}},
+	// The empty key, which is a key: its deletion and its tombstone.
+	"empty-deleted":   {Key: []byte{}, Kind: Deleted, Header: Header{Applied: []int64{5}, Steps: 2}},
+	"empty-tombstone": {Key: []byte{}, Kind: Tombstone, Header: Header{Applied: []int64{5}}},
+	"escaped":         {Key: []byte("\x00\x01"), Value: []byte("v"), Header: Header{Applied: []int64{0}}},
+	"inputs":          {Key: []byte("k"), Value: []byte("v"), Header: Header{Applied: []int64{-1, 0, 300, math.MaxInt64 - 1}, Steps: math.MaxUint64, Incarnation: 3}},
+	"deleted":         {Key: []byte("k"), Kind: Deleted, Header: Header{Applied: []int64{5}, Steps: 2}},
+	"no-state":        {Key: []byte("k"), Kind: NoState, Header: Header{Applied: []int64{5}, Timers: []Timer{{"wake", 1700000000123}}}},
+	"tombstone":       {Key: []byte("k"), Kind: Tombstone, Header: Header{Applied: []int64{5}, Incarnation: 1}},
 	"timers": {Key: []byte("k"), Value: []byte("v"), Header: Header{Applied: []int64{9}, Steps: 11,
 		Timers:  []Timer{{"", 0}, {"expire", 1700000000123}, {"früh", -5}},
 		Firings: []Firing{{10, "wake", 1690000000000, 1690000000250}, {11, "", -1, 0}}}},
@@ -245,4 +248,24 @@ func FuzzKeys(f *testing.F) {
 			t.Errorf("%x is reserved and unescapes, or neither", a)
 		}
 	})
+}
+
+// Each user's key has a record key of its own, which is nobody's else, is not reserved and comes back as it was: the
+// empty one too, which stays empty and does not become nil.
+func TestKeysComeBack(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, key := range []string{"", "a", "\x00", "\x00\x00", "\x00a", "\x00\x00a", "a\x00", "progress", "\x00progress"} {
+		record := EscapeKey([]byte(key))
+		if other, ok := seen[string(record)]; ok || record == nil || Reserved(record) {
+			t.Errorf("I2: the key %q is the record key %#v, as %q is", key, record, other)
+		}
+		seen[string(record)] = key
+		if user, ok := UnescapeKey(record); !ok || user == nil || string(user) != key {
+			t.Errorf("I2: the key %q comes back as %#v, %t", key, user, ok)
+		}
+	}
+	if _, ok := seen[string(ReservedKey("progress"))]; ok {
+		t.Error("I2: a user's key is the progress record's")
+	}
 }

@@ -17,7 +17,7 @@ func (p Partition) String() string { return fmt.Sprintf("%s/%d", p.Topic, p.Part
 // Header is one record header. Kafka keeps the order of headers and allows repeated keys.
 type Header struct {
 	Key   string
-	Value []byte
+	Value []byte // nil: null, which is not empty
 }
 
 // Record is one record as it was read from Kafka. Its bytes belong to the reader: a function that
@@ -31,7 +31,7 @@ type Record struct {
 	// Timestamp is as written by the producer or the broker, whatever that clock said. A time outside
 	// the years 1678 to 2261 comes out as another one: the Kafka client counts nanoseconds.
 	Timestamp time.Time
-	Key       []byte // nil: the record has no key
+	Key       []byte // nil: the record has no key; empty is a key
 	Value     []byte // nil: a tombstone
 	Headers   []Header
 }
@@ -40,7 +40,7 @@ type Record struct {
 // changed after it was handed over, since it may be sent much later, and again.
 type Message struct {
 	Topic     string
-	Key       []byte
+	Key       []byte // nil: none; empty is a key
 	Value     []byte // nil: a tombstone
 	Headers   []Header
 	Timestamp time.Time // zero: the time at which it is sent

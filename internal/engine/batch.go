@@ -331,9 +331,9 @@ func (e *Engine[S]) unwritable(x *entry[S], err error, hint string) error {
 // arenaBytes is the size of the pieces that small snapshots are encoded into.
 const arenaBytes = 32 << 10
 
-// room returns n bytes that nothing else uses.
+// room returns n bytes that nothing else uses. None are not nil: an empty key is a key, and nil is none.
 func (e *Engine[S]) room(n int) []byte {
-	if cap(e.arena)-len(e.arena) < n {
+	if e.arena == nil || cap(e.arena)-len(e.arena) < n {
 		e.arena = make([]byte, 0, max(arenaBytes, n))
 	}
 	used := len(e.arena)

@@ -1,6 +1,11 @@
 package engine
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
 
 func (e *Engine[S]) inFlight(b *Batch) {
 	if b == nil || b != e.batch {
@@ -123,7 +128,16 @@ func (e *Engine[S]) bounce(f flown[S], rank int64) {
 	}
 }
 
-const hintRefused = "make the state smaller, or mend what the broker's error names"
+// hintRefused is the next step after a record that was refused, by its cause.
+func hintRefused(err error) string {
+	switch {
+	case errors.Is(err, stream.ErrTooLarge):
+		return "make the state smaller, or raise max.message.bytes of the snapshot topic"
+	case errors.Is(err, stream.ErrEncode):
+		return "report this as a bug, with the text of the error: the state is well, and its record could not be made"
+	}
+	return "mend what the broker's error names"
+}
 
 // Refused tells that record i of b was refused for what it is, counted over its outputs, then its
 // writes and then its tombstones, and that b was aborted. With Whole the error is a *Rejected and no step is possible any more.
@@ -149,9 +163,9 @@ func (e *Engine[S]) Refused(now time.Time, b *Batch, i int, err error) (*Batch, 
 	f := e.flying[i]
 	if !e.cfg.KeepDirty {
 		e.Aborted(now, b)
-		return nil, e.unwritable(f.entry, err, hintRefused)
+		return nil, e.unwritable(f.entry, err, hintRefused(err))
 	}
-	e.kept = append(e.kept, e.unwritable(f.entry, err, hintRefused))
+	e.kept = append(e.kept, e.unwritable(f.entry, err, hintRefused(err)))
 	rest := &Batch{Next: b.Next, LeaderEpoch: b.LeaderEpoch, Folded: b.Folded, FoldedEpoch: b.FoldedEpoch, Full: b.Full, Dropped: b.Dropped, passed: b.passed, closedBefore: b.closedBefore}
 	rest.Bytes = b.Bytes - int64(recordBytes(b.Writes[i]))
 	rest.Size = rest.Bytes

@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/fence"
@@ -101,10 +102,13 @@ func (w *worker) commit(b *engine.Batch) error {
 			return err
 		}
 	}
-	for _, write := range b.Writes {
+	for i, write := range b.Writes {
 		m, err := snapshot.Encode(toSnapshot(write, w.incarnation))
-		if err != nil {
-			return err
+		if err != nil { // as if the broker had refused it: it is this one record's fault, and nothing was sent
+			return &fence.Refusal{
+				Index: len(b.Outputs) + i, Message: stream.Message{Key: write.Key, Value: write.Value},
+				Err: fmt.Errorf("%w: %w", stream.ErrEncode, err),
+			}
 		}
 		messages = append(messages, m)
 	}
