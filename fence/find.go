@@ -5,6 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -117,4 +120,12 @@ func (w *Writer) suspect(ctx context.Context, b *batch, suspects []int) error {
 	}
 	refusal, _ := errors.AsType[*produceError](f.cause)
 	return w.takeOutOne(b, f.index, refusal.errs[f.index])
+}
+
+// progressRemedy is the next step after a refusal of the progress record, which has a key and some 200 bytes.
+func (w *Writer) progressRemedy(cause error) string {
+	if errors.Is(cause, kerr.MessageTooLarge) || errors.Is(cause, kerr.RecordListTooLarge) {
+		return "the topic takes no record of 200 bytes: look at its max.message.bytes"
+	}
+	return wire.Remedy(cause, "record", w.c.Progress.Topic)
 }

@@ -234,3 +234,18 @@ func TestOutcomeOfTakeover(t *testing.T) {
 		})
 	}
 }
+
+// What a refused record is, is one thing to the writer and to whoever sends beside a transaction: they look for the
+// one at fault by the same codes.
+func TestRefusalsOfRecordsAreTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	for key, row := range table {
+		code := kerr.ErrorForCode(key.code)
+		if key.step != wire.StepProduce || isAbsent(code) || errors.Is(code, kerr.InvalidTopicException) || errors.Is(code, kerr.InconsistentTopicID) {
+			continue // of a topic, and so of all its records
+		}
+		if got := wire.OfRecord(code); got != (row.class == classRecord) {
+			t.Errorf("%v is of the class %v, and wire.OfRecord says %t", code, row.class, got)
+		}
+	}
+}

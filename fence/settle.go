@@ -474,7 +474,7 @@ func (w *Writer) takeOutOne(b *batch, i int, cause error) error {
 	q, at := b.owner(i)
 	if q == nil { // the progress record itself
 		e := stream.NewError("commit", errors.Join(stream.ErrTopic, cause)).At(w.c.Progress, -1)
-		return w.stop(b, e.Hinted("the topic takes no record of 200 bytes: look at its max.message.bytes and cleanup.policy"))
+		return w.stop(b, e.Hinted("%s", w.progressRemedy(cause)))
 	}
 	var step *wire.StepError
 	if errors.As(cause, &step) {

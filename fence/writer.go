@@ -118,7 +118,7 @@ func (w *Writer) submit(ctx context.Context, q *waiter) error {
 			err := stream.NewError("write", &Refusal{Index: i, Message: q.messages[i],
 				Err: fmt.Errorf("%d bytes, the limit is %d: %w", size, limit, stream.ErrTooLarge)}).At(w.c.Progress, -1)
 			err.Key = q.messages[i].Key
-			return err.Hinted("make the state smaller, or raise max.message.bytes of the topic and MaxRecordBytes")
+			return err.Hinted("make the record smaller, or raise max.message.bytes of its topic and MaxRecordBytes")
 		}
 	}
 	q.done = make(chan error, 1)

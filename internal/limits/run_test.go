@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/codec"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/kafkatest"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/pipe"
 	"github.com/holdfast-go/holdfast/stream"
@@ -84,8 +86,19 @@ func newBench(t *testing.T, k kafka.Config, kind string) *bench {
 
 func (b *bench) create(topic string, settings map[string]*string) {
 	b.t.Helper()
-	if _, err := b.admin.CreateTopic(b.t.Context(), 1, 1, settings, topic); err != nil {
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	defer cancel()
+	if _, err := b.admin.CreateTopic(ctx, 1, 1, settings, topic); err != nil {
 		b.t.Fatal(err)
+	}
+	// A broker learns of a topic some milliseconds after the controller has answered its creation.
+	for {
+		switch f, err := wire.TopicFacts(ctx, b.cl, topic); {
+		case err == nil && f.Exists && f.Leaderless == 0:
+			return
+		case ctx.Err() != nil, err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition):
+			b.t.Fatalf("topic %s is not there: %v", topic, err)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ const fieldCasesFile = "docs/field-cases.md"
 // given up before the list was made.
 var caseIDs = strings.Fields("A1 A2 A3 A4 A5 A6 A7 A10 A11 A12 B1 B2 B3 B4 B5 B6 B7 B9 B10 B11 B12 B13 B15 B16 B18 " +
 	"C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 C12 C14 C15 D1 D2 D3 D5 D6 D8 D9 D11 D12 D13 D14 D15 E1 E2 E3 E4 E6 E7 E8 E10 E11 E12 E13 E14 E15 " +
-	"F1 F2 F3 F4 F5 G1 G2 G3 G5 G6 G7 G8 G9 G11 H1 H2 H5 H6 H7 H8 H9 J1 J2 J4 J5 J6 J8 N1 N2 N3 N4 N5 N6 N7 N8")
+	"F1 F2 F3 F4 F5 G1 G2 G3 G5 G6 G7 G8 G9 G11 H1 H2 H5 H6 H7 H8 H9 J1 J2 J4 J5 J6 J8 K1 K2 N1 N2 N3 N4 N5 N6 N7 N8")
 
 const sameCase = "same as case"
 

@@ -17,14 +17,17 @@ import (
 
 // outputs sends what folds emit, at-least-once. Each ownership has a client of its own, made with
 // the first output: closing it is what makes sure that no buffered output of a partition that was
-// taken away can leave later.
+// taken away can leave later. A goroutine of its own sends, all that has come meanwhile at once.
 type outputs struct {
 	w         *worker
 	described map[string]fence.Output
 	ended     once
+	arrived   chan struct{} // an output waits to be sent; of one element
+	failed    chan struct{} // closed when an output was refused
 
 	mu      sync.Mutex
-	client  *kgo.Client
+	sender  *wire.Sender
+	parcels []parcel // not given to it yet
 	closed  bool
 	sent    int64
 	acks    int64
@@ -38,9 +41,19 @@ type outputs struct {
 	room    chan struct{} // closed when there may be room in it; nil: nobody waits for it
 }
 
+// parcel is an output on its way.
+type parcel struct {
+	number int64         // from 1
+	origin stream.Record // whose step made it
+	record *kgo.Record
+	size   int64
+	queued time.Time
+}
+
 func (o *outputs) init(w *worker) {
 	o.w, o.described = w, w.m.outputs(w.own.Partition())
 	o.window.most = windowFirst
+	o.arrived, o.failed = make(chan struct{}, 1), make(chan struct{})
 }
 
 // fixed returns the one partition of a topic that is written to, if there is one.
@@ -51,11 +64,10 @@ func (o *outputs) fixed(topic string) (int32, bool) {
 	return 0, false
 }
 
-// send hands the outputs of one step to the client, in order. It waits while the window is full, and while
-// the group has not answered within the session timeout (R16).
+// send queues the outputs of one step, in order. It waits while the window is full, and while the group has
+// not answered within the session timeout (R16). An output that was refused is its error.
 func (o *outputs) send(ctx context.Context, origin stream.Record, ms []stream.Message) error {
-	client, err := o.open()
-	if err != nil {
+	if err := o.open(); err != nil {
 		return err
 	}
 	for _, m := range ms {
@@ -68,13 +80,58 @@ func (o *outputs) send(ctx context.Context, origin stream.Record, ms []stream.Me
 		}
 		record := toKafka(m)
 		record.Partition, _ = o.fixed(m.Topic)
-		number, sent := o.next(), time.Now()
-		client.Produce(ctx, record, func(r *kgo.Record, err error) {
-			o.give(size, sent)
-			o.answered(number, origin, r, err)
-		})
+		o.queue(parcel{number: o.next(), origin: origin, record: record, size: size, queued: time.Now()})
 	}
 	return nil
+}
+
+func (o *outputs) queue(p parcel) {
+	o.mu.Lock()
+	o.parcels = append(o.parcels, p)
+	o.mu.Unlock()
+	select {
+	case o.arrived <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outputs) refusal() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// run sends what is queued until the ownership ends or an output is refused.
+func (o *outputs) run(ctx context.Context, sender *wire.Sender) {
+	for {
+		o.mu.Lock()
+		ps := o.parcels
+		o.parcels = nil
+		o.mu.Unlock()
+		if len(ps) == 0 {
+			select {
+			case <-o.arrived:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		rs := make([]*kgo.Record, len(ps))
+		for i, p := range ps {
+			rs[i] = p.record
+		}
+		at, outcomes := sender.Send(ctx, rs, func(i int) {
+			o.give(ps[i].size, ps[i].queued)
+			o.answered(ps[i].number, ps[i].origin, ps[i].record, nil)
+		})
+		switch {
+		case ctx.Err() != nil, at >= 0 && errors.Is(outcomes[at], stream.ErrOwnershipLost):
+			return // closed, or about to be
+		case at >= 0:
+			o.answered(ps[at].number, ps[at].origin, ps[at].record, outcomes[at])
+			return
+		}
+	}
 }
 
 func toKafka(m stream.Message) *kgo.Record {
@@ -90,32 +147,37 @@ func toKafka(m stream.Message) *kgo.Record {
 // has not heard yet of a topic that was just made, says so of a topic that is there.
 const unknownTopicRetries = 150
 
-func (o *outputs) open() (*kgo.Client, error) {
+// open makes the client, once. It returns the error of an output that was refused.
+func (o *outputs) open() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed {
-		return nil, stream.NewError("write output", errors.Join(stream.ErrOwnershipLost, o.w.own.Cause())).At(o.w.own.Partition(), -1)
+	switch {
+	case o.closed:
+		return stream.NewError("write output", errors.Join(stream.ErrOwnershipLost, o.w.own.Cause())).At(o.w.own.Partition(), -1)
+	case o.sender != nil:
+		return o.err
 	}
-	if o.client == nil {
-		// The client counts a delivery timeout from the timestamp of a record, which a letter has from its
-		// old input record.
-		client, err := o.w.m.cfg.Kafka.Client(kgo.ProducerLinger(0), kgo.RecordDeliveryTimeout(0),
-			kgo.UnknownTopicRetries(unknownTopicRetries),
-			kgo.RecordPartitioner(wire.Partitioner{Fixed: o.fixed}),
-			kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return batchBytes(o.described[topic].MaxRecordBytes) }))
-		if err != nil {
-			return nil, err
-		}
-		o.client = client
+	client, err := o.w.m.cfg.Kafka.Client(append(wire.SenderOpts(),
+		kgo.UnknownTopicRetries(unknownTopicRetries),
+		kgo.RecordPartitioner(wire.Partitioner{Fixed: o.fixed}),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return wire.BatchLimit(o.described[topic].MaxRecordBytes) }))...)
+	if err != nil {
+		return err
 	}
-	return o.client, nil
+	sender := wire.NewSender(client, nil, o.w.own.AwaitFresh)
+	o.sender = sender
+	o.w.m.wg.Go(func() { o.run(o.w.ctx, sender) })
+	return nil
 }
 
-// take waits for room for an output in the window, and takes it.
+// take waits for room for an output in the window, and takes it. After a refusal there is none.
 func (o *outputs) take(ctx context.Context, size int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for !o.window.fits(size) {
+		if o.err != nil {
+			return o.err
+		}
 		if o.room == nil {
 			o.room = make(chan struct{})
 		}
@@ -136,6 +198,11 @@ func (o *outputs) give(size int64, sent time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.window.answered(size, sent, time.Now())
+	o.wake()
+}
+
+// wake has whoever waits for room look again.
+func (o *outputs) wake() {
 	if o.room != nil {
 		close(o.room)
 		o.room = nil
@@ -161,14 +228,22 @@ func (o *outputs) answered(number int64, origin stream.Record, r *kgo.Record, er
 		}
 		o.bytes += int64(len(r.Key) + len(r.Value))
 	case o.err == nil:
+		hint := wire.Remedy(err, "output", r.Topic)
 		if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
 			err = errors.Join(stream.ErrTopic, err)
 		}
+		if errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) {
+			err = errors.Join(stream.ErrTooLarge, err)
+		}
 		e := stream.NewError("write output", fmt.Errorf("to topic %s: %w: %w", r.Topic, stream.ErrOutput, err)).
 			At(o.w.own.Partition(), origin.Offset).
-			Hinted("mend the output topic or the ACL (WRITE on topic %s); the next run begins at this input record", r.Topic)
+			Hinted("%s; the next run begins at this input record, or before it", hint)
 		e.Key = origin.Key
 		o.err = e
+		o.wake()
+		if o.failed != nil {
+			close(o.failed)
+		}
 	}
 	if o.target > 0 && (o.err != nil || o.left == 0) {
 		o.target = 0
@@ -244,15 +319,11 @@ func (o *outputs) tell() {
 func (o *outputs) close() {
 	o.ended.do(func() {
 		o.mu.Lock()
-		client := o.client
-		o.client, o.closed = nil, true
+		sender := o.sender
+		o.closed = true
 		o.mu.Unlock()
-		if client != nil {
-			client.Close()
+		if sender != nil {
+			sender.Close()
 		}
 	})
 }
-
-// batchBytes is what a client may send in one batch for a topic that takes n bytes: not below the
-// client's own default, and not above what it can be set to.
-func batchBytes(n int) int32 { return int32(min(max(n, 1_000_012), 100<<20)) }

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -120,8 +121,8 @@ func (w *worker) rejected(r *engine.Rejected) error {
 	p := w.own.Partition()
 	refusal, ok := errors.AsType[*fence.Refusal](r.Err)
 	if letters := w.m.cfg.DeadLetters; ok && letters != nil && refusal.Message.Topic == letters.Topic {
-		e := stream.NewError("dead-letter", r).At(p, r.Offset).Hinted("mend the dead-letter topic %s: it is missing, or its "+
-			"max.message.bytes is below that of the input; the next run begins at the first record that is not committed", letters.Topic)
+		e := stream.NewError("dead-letter", r).At(p, r.Offset).Hinted("%s; the next run begins at the first record that is not committed",
+			wire.Remedy(refusal.Err, "letter", letters.Topic))
 		e.Key, e.Group = refusal.Message.Key, w.m.cfg.Session.Group
 		return &stopError{e}
 	}
@@ -208,6 +209,9 @@ func (w *worker) remedy(err error) string {
 		return "correct the topic that the " + function + " writes to, or add it to Outputs"
 	case errors.Is(err, stream.ErrOutput) && errors.Is(err, stream.ErrTooLarge):
 		return "make the output smaller, raise max.message.bytes of its topic, or " + policy
+	}
+	if refusal, ok := errors.AsType[*fence.Refusal](err); ok && refusal.Message.Topic != "" {
+		return wire.Remedy(refusal.Err, "output", refusal.Message.Topic) + ", or " + policy
 	}
 	return "correct the " + function + " or the record, or " + policy
 }

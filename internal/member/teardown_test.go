@@ -17,9 +17,14 @@ import (
 
 // closings are the clients that were closed.
 type closings struct {
+	made *kgo.Client // the last one
+
 	mu     sync.Mutex
 	closed []*kgo.Client
 }
+
+// OnNewClient implements kgo.HookNewClient.
+func (c *closings) OnNewClient(cl *kgo.Client) { c.made = cl }
 
 // OnClientClosed implements kgo.HookClientClosed.
 func (c *closings) OnClientClosed(cl *kgo.Client) {
@@ -49,10 +54,11 @@ func TestNoOutputLeavesAfterTheTeardown(t *testing.T) {
 				own: &fence.Ownership{}, ctx: ctx, end: cancel,
 			}
 			w.outputs.w = w
-			client, err := w.outputs.open()
-			if err != nil {
+			if err := w.outputs.open(); err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(cancel)
+			client := seen.made
 			answered := make(chan error, 1)
 			client.Produce(t.Context(), &kgo.Record{Topic: "out"}, func(_ *kgo.Record, err error) { answered <- err })
 			end(w)
@@ -66,7 +72,7 @@ func TestNoOutputLeavesAfterTheTeardown(t *testing.T) {
 			if err := <-answered; !errors.Is(err, kgo.ErrClientClosed) {
 				t.Errorf("I4: the output that was buffered ended with %v", err)
 			}
-			if again, err := w.outputs.open(); again != nil || !errors.Is(err, stream.ErrOwnershipLost) {
+			if err := w.outputs.open(); !errors.Is(err, stream.ErrOwnershipLost) || seen.made != client {
 				t.Errorf("I4: an output after the teardown gets a client: %v", err)
 			}
 		})

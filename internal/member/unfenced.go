@@ -97,7 +97,7 @@ func (u *unfenced) Commit(ctx context.Context, next fence.Offset, rs ...stream.M
 		r := u.record(m)
 		written += int64(len(r.Key) + len(r.Value))
 		if err := u.produce(ctx, r); err != nil {
-			if errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.InvalidRecord) {
+			if wire.OfRecord(err) {
 				return &fence.Refusal{Index: i, Message: m, Err: err}
 			}
 			return stream.NewError("write snapshot", err).At(p, next.Next)

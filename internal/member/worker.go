@@ -240,7 +240,7 @@ func (e *stopError) Unwrap() error { return e.err }
 func sameFailure(a, b error) bool {
 	x, ok := errors.AsType[*stream.Error](a)
 	y, okToo := errors.AsType[*stream.Error](b)
-	return errors.Is(a, b) || ok && okToo && x.Op == y.Op && x.Offset == y.Offset && x.Key != nil && bytes.Equal(x.Key, y.Key)
+	return errors.Is(a, b) || ok && okToo && x.Op == y.Op && x.Offset == y.Offset && x.Key != nil && y.Key != nil && bytes.Equal(x.Key, y.Key)
 }
 
 // loop folds until the ownership is draining or something stops it.
@@ -278,6 +278,8 @@ func (w *worker) loop() error {
 		case <-w.called(now):
 		case <-timer.C:
 		case <-w.active.Done():
+		case <-w.outputs.failed: // nothing may come after it that would tell
+			return &stopError{w.outputs.refusal()}
 		case err := <-w.outcome:
 			if err := w.settle(err); err != nil {
 				return err

@@ -193,7 +193,7 @@ var memberBugs = []Bug{
 	{
 		Name: "outputs-client-left-open", Rules: []string{"R13"},
 		Off:   "the outputs' client is not closed with the ownership",
-		Edits: []Edit{{"internal/member/outputs.go", "\t\t\tclient.Close()\n\t\t}\n\t})\n", "\t\t}\n\t})\n"}},
+		Edits: []Edit{{"internal/member/outputs.go", "\t\t\tsender.Close()\n\t\t}\n\t})\n", "\t\t}\n\t})\n"}},
 		Test:  Test{Package: "internal/member", Name: "TestNoOutputLeavesAfterTheTeardown"}, Invariant: "I4",
 	},
 	{

@@ -17,3 +17,13 @@ func (p Partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	}
 	return kgo.StickyKeyPartitioner(nil).ForTopic(topic)
 }
+
+// BatchLimit is what a client may send in one batch to a topic that takes n bytes, 0: not known. The client takes no
+// smaller limit than 512, and none above the largest request that it writes (socket.request.max.bytes of the brokers,
+// 100 MiB by default).
+func BatchLimit(n int) int32 {
+	if n <= 0 {
+		n = 1_000_012 // the client's own, just below the brokers' default
+	}
+	return int32(min(max(n, 512), 100<<20))
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,9 +20,9 @@ import (
 // Sent says what became of a plan.
 type Sent struct {
 	Acknowledged int // written
-	// Doubtful were handed to the brokers and not acknowledged: each may be written or not.
+	// Doubtful were handed to the brokers, which have given no answer: each may be written or not.
 	Doubtful int
-	Untried  int // not written
+	Untried  int // not written: not handed over, or refused
 	// Next is where to go on, by partition of the dead-letter topic: the first letter of the plan
 	// that is not known to be written. What stands behind it may be.
 	Next map[int32]int64
@@ -36,24 +37,28 @@ const (
 	chunkBytes   = 1 << 20
 )
 
-// Send sends the letters of the plan. A letter that a broker refuses, or does not take within the
-// patience of the filter, ends it: Sent then says what was done, beside the error. Producing is
-// idempotent with acks=all, so that a retry of the client makes no second record.
+// Send sends the letters of the plan, in batches that their topics take: what a broker refuses together goes again
+// in parts, in its order. A letter that is refused alone, or not taken within the patience of the filter, ends it:
+// Sent then says what was done, beside the error. Producing is idempotent with acks=all, so that a retry of the client
+// makes no second record.
 func (p *Plan) Send(ctx context.Context) (Sent, error) {
 	s := &sender{plan: p, open: map[Place]Item{}, sent: Sent{Untried: len(p.Items)}}
-	cl, err := p.replay.Kafka.Client(
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
-		// A flush ends with its context. Without this option a record that was on its way when its broker
-		// went silent would be waited for all the same; nothing is produced after it by this client, so
-		// that idempotence loses nothing. A RecordDeliveryTimeout, which the configuration may have, counts
-		// from the record's timestamp: the old one, so that every letter would be too late.
-		kgo.RecordDeliveryTimeout(0),
-		kgo.AllowIdempotentProduceCancellation())
+	limits, bounds, err := p.limits(ctx)
 	if err != nil {
 		return s.sent, err
 	}
-	defer cl.Close()
-	s.client = cl
+	cl, err := p.replay.Kafka.Client(append(wire.SenderOpts(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return wire.BatchLimit(limits[topic]) }),
+		// A flush ends with its context. Without this option a record that was on its way when its broker
+		// went silent would be waited for all the same; nothing is produced after it by this client, so
+		// that idempotence loses nothing.
+		kgo.AllowIdempotentProduceCancellation())...)
+	if err != nil {
+		return s.sent, err
+	}
+	s.client, s.sender = cl, wire.NewSender(cl, bounds, nil)
+	defer s.sender.Close()
 	s.sent.Later = map[int32]int64{}
 	for _, i := range p.Items {
 		s.open[i.Letter] = i
@@ -64,11 +69,37 @@ func (p *Plan) Send(ctx context.Context) (Sent, error) {
 	return s.sent, err
 }
 
+// limits asks what the topics of the plan take in one batch. Of those that do not tell, for the permission to
+// describe their configuration is another one than to write, bounds has what most topics take: a letter that is larger
+// goes alone, and the broker decides.
+func (p *Plan) limits(ctx context.Context) (limits map[string]int, bounds map[string]int64, err error) {
+	limits, bounds = map[string]int{}, map[string]int64{}
+	cl, err := p.replay.Kafka.Client()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(ctx, p.replay.Patience)
+	defer cancel()
+	for _, i := range p.Items {
+		topic := i.To.Topic
+		if _, ok := limits[topic]; ok {
+			continue
+		}
+		f, err := wire.TopicFacts(ctx, cl, topic)
+		if limits[topic] = f.MaxMessageBytes; err != nil || limits[topic] <= 0 {
+			limits[topic], bounds[topic] = math.MaxInt32, int64(wire.BatchLimit(0))
+		}
+	}
+	return limits, bounds, nil
+}
+
 // sender is one Send. It reads the letters a second time: the plan has no payloads, which would not
 // fit in memory for a large topic.
 type sender struct {
 	plan   *Plan
 	client *kgo.Client
+	sender *wire.Sender
 	open   map[Place]Item // not acknowledged
 	chunk  []*kgo.Record
 	places []Place // of the records in chunk
@@ -139,28 +170,33 @@ func (s *sender) take(ctx context.Context, l dlq.Letter) error {
 
 // flush sends the chunk and waits for all of its answers.
 func (s *sender) flush(ctx context.Context) error {
-	index := make(map[*kgo.Record]int, len(s.chunk))
-	for i, r := range s.chunk {
-		index[r] = i
-	}
-	var failed error
 	within, cancel := context.WithTimeout(ctx, s.plan.replay.Patience)
 	defer cancel()
-	for _, result := range s.client.ProduceSync(within, s.chunk...) {
-		s.sent.Untried--
-		place := s.places[index[result.Record]]
-		if result.Err != nil {
+	at, outcomes := s.sender.Send(within, s.chunk, func(int) {})
+	for i, err := range outcomes {
+		switch {
+		case err == nil:
+			s.sent.Untried--
+			s.sent.Acknowledged++
+			delete(s.open, s.places[i])
+		case errors.Is(err, wire.ErrNotSent), answered(err):
+		default:
+			s.sent.Untried--
 			s.sent.Doubtful++
-			if failed == nil {
-				failed = s.refused(ctx, place, result.Err)
-			}
-			continue
 		}
-		s.sent.Acknowledged++
-		delete(s.open, place)
+	}
+	var failed error
+	if at >= 0 {
+		failed = s.refused(ctx, s.places[at], outcomes[at])
 	}
 	s.chunk, s.places, s.bytes = nil, nil, 0
 	return failed
+}
+
+// answered reports whether a broker has said that it does not take a record, which is not written then.
+func answered(err error) bool {
+	code, ok := errors.AsType[*kerr.Error](err)
+	return ok && !code.Retriable
 }
 
 // refused says which letter was not taken, and what to do.
@@ -180,6 +216,8 @@ func (s *sender) refused(ctx context.Context, place Place, err error) error {
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return named(fmt.Errorf("%w: %w", stream.ErrTooLarge, err)).
 			Hinted("raise max.message.bytes of %s by %d, which is room for the headers of a letter", item.To.Topic, dlq.MaxOverhead)
+	case wire.OfRecord(err):
+		return named(err).Hinted("%s", wire.Remedy(err, "letter", item.To.Topic))
 	case errors.Is(err, context.DeadlineExceeded):
 		return named(fmt.Errorf("%w: no acknowledgement within %v: %w", stream.ErrUnreachable, s.plan.replay.Patience, err)).
 			Hinted("look at the brokers that lead %s, and at its min.insync.replicas", item.To.Topic)
