@@ -80,6 +80,12 @@ var memberBugs = []Bug{
 		Test: Test{Package: "internal/member", Name: "TestBeginsNewAtNoSingleAnswer"}, Invariant: "I2",
 	},
 	{
+		Name: "created-topic-is-absent", Rules: []string{"R28"},
+		Off:   "a topic that was just created is absent for one broker that has not heard of it",
+		Edits: []Edit{{"internal/wire/topic.go", " && (err != nil || full.Exists) {\n", " {\n"}},
+		Test:  Test{Package: "internal/wire", Name: "TestCreatedTopicIsNotAbsentAtOneLook"}, Invariant: "I7",
+	},
+	{
 		Name: "group-unknown-is-no-offset", Rules: []string{"R28"},
 		Off:   "a coordinator that does not know the group of its member is taken to say that nothing is committed",
 		Edits: []Edit{{"internal/wire/offset.go", "m.ID == \"\" && !m.Joined && errors.Is", "m.ID == \"\" && errors.Is"}},

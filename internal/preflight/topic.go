@@ -45,7 +45,7 @@ func (i *inspection) topics(ctx context.Context) error {
 
 // existing looks at a topic that must be there. need is what the component does with its records.
 func (i *inspection) existing(ctx context.Context, role, topic, need string) (wire.Facts, error) {
-	facts, err := wire.TopicFacts(ctx, i.client, topic)
+	facts, err := i.lookFor(ctx, topic)
 	if err == nil && !facts.Exists {
 		err = i.unusable(topic, "the %s topic does not exist", role).
 			Hinted("correct the name, or create it: kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %s --replication-factor %d",
@@ -55,6 +55,27 @@ func (i *inspection) existing(ctx context.Context, role, topic, need string) (wi
 		err = refusal(facts, role, need)
 	}
 	return facts, i.permitting(role, topic, err, need, "DescribeConfigs")
+}
+
+// absences is how often a topic has to be told to be absent before that is believed, each time by the broker whose turn
+// it is: one that has just started, or that has not heard of a topic which was created a moment ago, tells so too
+// (R28).
+const absences = 3
+
+// lookFor asks for the facts of a topic.
+func (i *inspection) lookFor(ctx context.Context, topic string) (facts wire.Facts, err error) {
+	for range absences {
+		facts, err = wire.TopicFacts(ctx, i.client, topic)
+		if err != nil || facts.Exists {
+			break
+		}
+		select {
+		case <-time.After(coordinatorPause):
+		case <-ctx.Done():
+			return facts, nil
+		}
+	}
+	return facts, err
 }
 
 // wanted is the number of partitions that a missing topic is to be created with.

@@ -234,9 +234,9 @@ func awaitLeaders(ctx context.Context, cl *kgo.Client, topic string) (Facts, err
 			return f, err
 		}
 		if f.Exists && f.Partitions > 0 && f.Leaderless == 0 {
-			// The configuration comes from a broker that may be behind the one that was asked first.
+			// Both parts of the facts may come from brokers that are behind the one that was asked first.
 			full, err := TopicFacts(ctx, cl, topic)
-			if !errors.Is(err, kerr.UnknownTopicOrPartition) {
+			if !errors.Is(err, kerr.UnknownTopicOrPartition) && (err != nil || full.Exists) {
 				return full, err
 			}
 		}
