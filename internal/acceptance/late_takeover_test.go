@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -42,7 +43,10 @@ func TestKafkaTakeoverLaterThanTheCallback(t *testing.T) {
 	if took := a.seen(0, isRequest[*kmsg.InitProducerIDRequest](func(s sight) bool { return s.answered })); len(took) > 0 {
 		t.Fatalf("the takeover was answered: %v", took)
 	}
-	fetches := isRequest[*kmsg.FetchRequest](func(s sight) bool { return len(s.req.(*kmsg.FetchRequest).Topics) > 0 })
+	id := topicID(t, c, input)
+	fetches := isRequest[*kmsg.FetchRequest](func(s sight) bool { // the start has looked at the progress records
+		return slices.ContainsFunc(s.req.(*kmsg.FetchRequest).Topics, func(of kmsg.FetchRequestTopic) bool { return of.Topic == input || of.TopicID == id })
+	})
 	if got := a.seen(0, fetches); len(got) > 0 {
 		t.Errorf("the partition is fetched before its takeover: %d fetches", len(got))
 	}

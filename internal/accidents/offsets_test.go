@@ -136,7 +136,7 @@ func TestKafkaOffsetResetPastTheEndOfAPipe(t *testing.T) {
 	l := newShared(t, copies, 1)
 	before := l.ten()
 	l.reset(100)
-	l.refuses(stream.ErrTruncated, "not in the log any more")
+	l.refuses(stream.ErrTruncated, "the log ends at 10, and the next record to fold is at offset 100")
 	l.reset(10)
 	l.produce(0, 10, 15)
 	l.verdict(nil, before, l.finish(10, 15))

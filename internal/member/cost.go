@@ -32,9 +32,9 @@ const costs = "Rebuild drops "
 func costOf(keys, first int64, stateless, changed bool) string {
 	if stateless {
 		if first < 0 {
-			return costs + "no state, and writes the outputs of what it processes again once more"
+			return costs + "no state. It processes the input again, and writes the outputs once more"
 		}
-		return fmt.Sprintf(costs+"no state, and writes the outputs of what it processes again, from offset %d on, once more", first)
+		return fmt.Sprintf(costs+"no state. It processes the input again from offset %d on, and writes the outputs once more", first)
 	}
 	what := "all states of the partition"
 	if keys >= 0 {

@@ -256,7 +256,7 @@ func (r *run) finish() {
 	time.Sleep(endBound) // what was left behind returns, and nothing of it may be written
 	h, found := r.judge()
 	r.states.sawHistory(h)
-	r.found = append(r.found, found...)
+	r.found = append(r.found, r.claimed(h, found)...)
 }
 
 // neverJoined reports whether the member met no broker at its start, which ends Run (docs/operations.md):
