@@ -27,7 +27,7 @@ type Batch struct {
 
 	passed       int   // of Engine.dropped
 	closedBefore int64 // when the batch before this one was closed, in case this one is aborted
-	steps        int   // with Whole: how many steps it has
+	steps        int   // with Whole: how many steps it has that have left something
 }
 
 // Write is one snapshot record.

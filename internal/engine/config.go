@@ -109,7 +109,7 @@ type Engine[S any] struct {
 	// keys as last encoded, and whether a step asked for the batch to be closed.
 	outputs    []Output
 	wholeBytes int64
-	wholeSteps int
+	wholeSteps int   // steps that have left something
 	meanWrite  int64 // bytes of a write of the last batch that had any
 	hurried    bool
 	// With Whole: keys each of whose steps up to an offset closes the batch, and whether one has.

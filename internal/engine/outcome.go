@@ -118,7 +118,8 @@ func (e *Engine[S]) bounce(f flown[S], rank int64) {
 		x.fresh.cleared = false
 	}
 	switch {
-	case x.tainted:
+	case x.tainted: // what the batch had of it is lost, and with Whole nothing may be committed without it
+		e.spoiled = e.cfg.Whole
 	case x.in == &e.due:
 		if f.from == &e.due {
 			e.due.move(x, rank)

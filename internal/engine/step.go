@@ -125,9 +125,9 @@ func (e *Engine[S]) fold(ctx context.Context, now time.Time, x *entry[S], key []
 	if err == nil {
 		err = st.err
 	}
-	outputs, res := st.outputs, Result{}
+	outputs, res, left := st.outputs, Result{}, false
 	if err == nil {
-		e.apply(e.at(now), r.Offset, r.LeaderEpoch, st)
+		left = e.apply(e.at(now), r.Offset, r.LeaderEpoch, st)
 	}
 	if err != nil {
 		res = e.fail(r, err)
@@ -138,15 +138,22 @@ func (e *Engine[S]) fold(ctx context.Context, now time.Time, x *entry[S], key []
 		return res
 	}
 	e.advance(r.Offset, r.LeaderEpoch)
-	return e.folded(r.Offset, outputs)
+	return e.folded(r.Offset, left, outputs)
 }
 
-// folded is the result of a step that succeeded. With Whole its outputs stay here, for the batch.
-func (e *Engine[S]) folded(offset int64, outputs []stream.Message) Result {
+// folded is the result of a step that succeeded. With Whole its outputs stay here, for the batch. state: it has
+// left one. A step that has left nothing makes no batch larger, and is none of it:
+//
+//  1. A step does not fit into the time of a transaction. Before it come some that leave nothing.
+//  2. The batch has several steps, so that it is made smaller, and comes again as it was (R27).
+//  3. As it never has one step alone, nobody counts how often.
+func (e *Engine[S]) folded(offset int64, state bool, outputs []stream.Message) Result {
 	if !e.cfg.Whole {
 		return Result{Outcome: Folded, Outputs: outputs}
 	}
-	e.wholeSteps++
+	if state || len(outputs) > 0 {
+		e.wholeSteps++
+	}
 	for _, m := range outputs {
 		e.outputs = append(e.outputs, Output{Message: m, Offset: offset, Epoch: e.epoch})
 		e.wholeBytes += m.BatchBytes()
@@ -180,7 +187,7 @@ func (e *Engine[S]) Mapped(r stream.Record, ms []stream.Message, err error) Resu
 	if len(ms) == 0 {
 		return Result{Outcome: Filtered}
 	}
-	return e.folded(r.Offset, ms)
+	return e.folded(r.Offset, false, ms)
 }
 
 // DeadLetter advances over a record whose letter goes into the same batch as its offset. It needs
@@ -191,22 +198,22 @@ func (e *Engine[S]) DeadLetter(r stream.Record, letter stream.Message) {
 	}
 	if e.admit(r.Offset) {
 		e.advance(r.Offset, r.LeaderEpoch)
-		e.folded(r.Offset, []stream.Message{letter})
+		e.folded(r.Offset, false, []stream.Message{letter})
 	}
 }
 
-// apply makes the effects of a step that succeeded those of its key.
+// apply makes the effects of a step that succeeded those of its key, and reports whether there are any.
 //
 // A step that finds no state and leaves none has no effect to keep: no entry, no hold, and a
 // deletion that is remembered stays as it is. A replay from the committed offset finds the key
 // without a state again, and its fold does the same again.
-func (e *Engine[S]) apply(now, offset int64, epoch int32, st *step[S]) {
+func (e *Engine[S]) apply(now, offset int64, epoch int32, st *step[S]) bool {
 	x := st.entry
 	if !st.loaded {
 		st.has = x != nil && x.has
 	}
 	if !st.has && (x == nil || x.deleted || !st.deleted) {
-		return
+		return false
 	}
 	if x == nil {
 		x = e.create(string(st.key))
@@ -225,6 +232,7 @@ func (e *Engine[S]) apply(now, offset int64, epoch int32, st *step[S]) {
 		x.fresh = e.holds.append(offset, epoch)
 	}
 	e.soil(x, now, st.persist)
+	return true
 }
 
 // soil puts x among the dirty keys if it is not there yet, and brings it forward if asked.

@@ -54,7 +54,7 @@ var engineBugs = []Bug{
 	{
 		Name: "failed-step-leaves-a-trace", Rules: []string{"R19"},
 		Off:   "what a step did before it failed is kept",
-		Edits: []Edit{{engineStep, "\tif err == nil {\n\t\te.apply(", "\tif err == nil || st.loaded {\n\t\te.apply("}},
+		Edits: []Edit{{engineStep, "\tif err == nil {\n\t\tleft = e.apply(", "\tif err == nil || st.loaded {\n\t\tleft = e.apply("}},
 		Test:  randomTest, Invariant: "I2",
 	},
 	{

@@ -27,6 +27,18 @@ var slowBugs = []Bug{
 		Test:  Test{Package: "internal/engine", Name: "TestSlowPipe"}, Invariant: "I4",
 	},
 	{
+		Name: "slow-counts-empty-steps", Rules: []string{"R27"},
+		Off:   "steps that leave nothing are counted: one that is too slow, among them, comes again for ever",
+		Edits: []Edit{{engineStep, "\tif state || len(outputs) > 0 {\n", "\tif state || len(outputs) >= 0 {\n"}},
+		Test:  Test{Package: "internal/engine", Name: "TestStepsThatLeaveNothingAreNone"}, Invariant: "I6",
+	},
+	{
+		Name: "slow-forgets-a-spoiled-state", Rules: []string{"R27", "R19"},
+		Off:   "a whole batch comes again smaller, without the state that a later step has spoiled",
+		Edits: []Edit{{engineOutcome, "\t\te.spoiled = e.cfg.Whole\n", ""}},
+		Test:  Test{Package: "internal/engine", Name: "TestSlowTombstonesAndASpoiledState"}, Invariant: "I2",
+	},
+	{
 		Name: "slow-before-the-read-back", Rules: []string{"R27", "R5"},
 		Off:   "a commit whose transaction is old, and whose outcome is unknown, counts as having run out of time before it is read back",
 		Edits: []Edit{{"fence/slow.go", "\tcase c == classUnknown:\n\t\tb.ranOut = err\n", ""}},
