@@ -54,10 +54,10 @@
 // of transactions. Several flows and pipes share a registerer if [Options.ConstLabels] tells them apart.
 //
 // The end of the input is not in here, because a flow does not ask for it: the lag is the difference of
-// a broker exporter's end offset and holdfast_committed_offset. On an input that transactions write it
-// does not fall to 0, because the markers of the transactions take offsets. A partition whose input is
-// idle commits nothing, so that time() - holdfast_last_commit_timestamp_seconds means something only
-// where the input goes on. Both are in alerts.yaml, the alert rules beside this package; docs/operations.md
+// a broker exporter's end offset and holdfast_committed_offset. The markers of transactions on the input
+// take offsets, and the committed offset passes over them, so that it is 0 on an idle input. A partition
+// whose input is idle commits nothing, so that time() - holdfast_last_commit_timestamp_seconds means
+// something only where the input goes on. Both are in alerts.yaml, the alert rules beside this package; docs/operations.md
 // has what to do about each.
 //
 // A process that ends with Run takes its last counts with it. Serve the metrics for two scrape intervals
