@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,6 +225,23 @@ func (l *lab) reads(topic string) func(kmsg.Request) bool {
 			}
 		}
 		return false
+	}
+}
+
+// restores reports whether a request fetches from the snapshots, but for the first one after each call of starts: a
+// member that starts looks at a progress record before it joins the group.
+func (l *lab) restores() (starts func(), is func(kmsg.Request) bool) {
+	var looks atomic.Int64
+	reads := l.reads(snapshots)
+	return func() { looks.Add(1) }, func(req kmsg.Request) bool {
+		if !reads(req) {
+			return false
+		}
+		if looks.Load() > 0 {
+			looks.Add(-1)
+			return false
+		}
+		return true
 	}
 }
 
