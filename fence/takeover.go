@@ -193,10 +193,13 @@ func (w *Writer) lasting(err error, tried, same time.Duration) error {
 		if c, _ := classify(err); c != classTransient && c != classFence && c != classAbort {
 			return nil // it has an error of its own
 		}
-		if since := time.Now().Add(-tried); w.opener.throttled(since) != "" {
-			return w.tooSlow("take over", since, -1, fmt.Errorf("no success in %v: %w: %w", w.limit, stream.ErrTooSlow, err))
+		// A throttle is told, and is no reason of its own: what a takeover asks for is small, and is answered before
+		// the quota is kept. What has kept it from succeeding may pass.
+		cause := fmt.Errorf("no success in %v: %w: %w", w.limit, stream.ErrUnreachable, err)
+		if told := w.opener.throttled(time.Now().Add(-tried)); told != "" {
+			cause = fmt.Errorf("%s: %w", told, cause)
 		}
-		e := stream.NewError("take over", fmt.Errorf("no success in %v: %w: %w", w.limit, stream.ErrUnreachable, err)).At(w.c.Input, -1)
+		e := stream.NewError("take over", cause).At(w.c.Input, -1)
 		e.Group, e.TransactionalID = w.c.Group, w.id
 		return e.Hinted("look at the brokers, and at the coordinator of the transactional id: nothing was written")
 	}

@@ -27,6 +27,7 @@ func TestTakeoverThatDoesNotPassIsNamed(t *testing.T) {
 		{"unstable offset", func(r *recorder) { r.stableFrom = 1 << 30 }, unstableLimit, stream.ErrRestoreStalled, "find-hanging"},
 		{"topic made again", func(r *recorder) { r.offsetErr = kerr.UnknownTopicID }, strangeIDLimit, stream.ErrInputChanged, "made again"},
 		{"coordinator away", func(r *recorder) { r.offsetErr = kerr.CoordinatorNotAvailable }, 2 * time.Minute, stream.ErrUnreachable, "coordinator"},
+		{"coordinator away under a quota", func(r *recorder) { r.offsetErr, r.throttle = kerr.CoordinatorNotAvailable, "broker 1 throttles" }, 2 * time.Minute, stream.ErrUnreachable, "coordinator"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -50,6 +51,9 @@ func TestTakeoverThatDoesNotPassIsNamed(t *testing.T) {
 				var e *stream.Error
 				if !errors.Is(err, c.want) || !errors.As(err, &e) || !strings.Contains(e.Hint, c.hint) {
 					t.Errorf("got %v, want %v with a next step about %q", err, c.want, c.hint)
+				}
+				if errors.Is(err, stream.ErrTooSlow) || !strings.Contains(err.Error(), r.throttle) {
+					t.Errorf("I6: got %v, want %q told, and no transaction that was too slow", err, r.throttle)
 				}
 			})
 		})
