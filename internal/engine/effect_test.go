@@ -66,3 +66,46 @@ func TestSlowTombstonesAndASpoiledState(t *testing.T) {
 		t.Errorf("I2: %+v, %v; want nothing, as the state of a is lost", b, err)
 	}
 }
+
+// R30: a drain has little time, and writes no tombstones of a rebuild: the next owner finds them.
+func TestDrainLeavesDroppedKeys(t *testing.T) {
+	t.Parallel()
+	e := rebuilt(t, 3, nil)
+	e.Step(t.Context(), epoch0, rec(0, "a", ""))
+	b, err := e.Close(epoch0, true)
+	if err != nil || b == nil || len(b.Writes) != 1 || len(b.Dropped) != 0 {
+		t.Fatalf("I6: %+v, %v; want the write alone", b, err)
+	}
+	e.Committed(epoch0, b)
+	if b, err := e.Close(epoch0, true); b != nil || err != nil {
+		t.Fatalf("I6: the drain has no end: %+v, %v", b, err)
+	}
+	if b, err := e.Close(epoch0, false); err != nil || len(b.names()) != 3 {
+		t.Fatalf("I2: %q, %v; want three tombstones", b.names(), err)
+	}
+}
+
+// I5 and R27: outputs ran out of time, and a later step has left a state: the memory is ahead, and the batch cannot
+// be cut any more.
+func TestSlowOutputsBeforeAState(t *testing.T) {
+	t.Parallel()
+	e := mapEngine(func(c *Call[counts], r stream.Record) error {
+		if string(r.Key) == "state" {
+			c.Set(counts{"n": 1})
+		} else {
+			c.Emit(outputsOf(1)[0])
+		}
+		return nil
+	}, func(c *Config[counts]) { c.Whole, c.Outputs = true, map[string]int{"out": 0} })
+	for i, key := range []string{"a", "b"} {
+		e.Step(t.Context(), epoch0, rec(int64(i), key, ""))
+	}
+	b, err := e.Close(epoch0, false)
+	if err != nil || len(b.Outputs) != 2 {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	e.Step(t.Context(), epoch0, rec(2, "state", ""))
+	if again := e.Slow(epoch0, b); again != Restored {
+		t.Errorf("I7: it comes again by way %d, want with the memory restored", again)
+	}
+}
