@@ -45,6 +45,12 @@ var slowBugs = []Bug{
 		Test:  Test{Package: "fence", Name: "TestTimedOutByTheBroker"}, Invariant: "I6",
 	},
 	{
+		Name: "slow-while-in-doubt", Rules: []string{"R27", "R5"},
+		Off:   "a takeover that fails while it is to read a commit back makes that one run out of time, as it is old",
+		Edits: []Edit{{"fence/readback.go", "\tb.begun = time.Time{}\n", ""}},
+		Test:  Test{Package: "fence", Name: "TestDoubtDoesNotRunOutOfTime"}, Invariant: "I1",
+	},
+	{
 		Name: "slow-is-unreachable", Rules: []string{"R27"},
 		Off:   "a transaction that ran out of time is tried again as it is, until the brokers count as unreachable",
 		Edits: []Edit{{"fence/slow.go", "\tdefault:\n\t\treturn classSlow\n", ""}},
