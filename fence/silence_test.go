@@ -41,6 +41,13 @@ func TestSilenceWhileAJoinGroupWaits(t *testing.T) {
 			write(s, kmsg.SyncGroup) // it was granted
 			time.Sleep(time.Second)
 		}, time.Second},
+		"a join that is granted past its time": {func(s *fakeSession) {
+			join(s)
+			time.Sleep(65 * time.Second)
+			e2e(s.session, kmsg.JoinGroup, 0)
+			write(s, kmsg.SyncGroup)
+			time.Sleep(time.Second)
+		}, 6 * time.Second},
 		"joins that are granted, and syncs that are not": {func(s *fakeSession) {
 			for range 5 {
 				join(s)

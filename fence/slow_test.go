@@ -206,6 +206,32 @@ func TestTimedOutByTheBroker(t *testing.T) {
 	}
 }
 
+// Records that were acknowledged in good time are not too many, however long the end of their transaction takes: the
+// coordinator did not answer, and smaller transactions would not help.
+func TestLateEndIsNoSlowWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, own := newRecorder(), newFakeSession().grant()
+		w := fakeWriter(t, r, own, 0)
+		r.fail = func(s wire.Step, n int) error {
+			if n != 2 || s != wire.StepEnd {
+				return nil
+			}
+			time.Sleep(MaxTransactionTimeout + time.Second)
+			return kerr.InvalidTxnState
+		}
+		r.applied = func(int) bool { return false }
+		together(t, w, r, 0, 8)
+		together(t, w, r, 9, 8)
+		if state, _ := r.snapshot(); len(state) != 18 {
+			t.Errorf("I1: %d keys of 18", len(state))
+		}
+		if most := w.pace.Learned(); most != 0 {
+			t.Errorf("I7: what was written in time comes again with at most %d bytes", most)
+		}
+	})
+}
+
 // A call that is withdrawn while it waits for its second transaction is not written.
 func TestSlowCallIsWithdrawn(t *testing.T) {
 	t.Parallel()

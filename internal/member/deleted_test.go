@@ -6,9 +6,11 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/stream"
@@ -93,6 +95,59 @@ func TestSnapshotTopicIsWatched(t *testing.T) {
 				t.Errorf("I2: snapshots are deleted from under a member, and it ended with %v, want %v", err, c.want)
 			}
 		})
+	}
+}
+
+// R28: a running member is not stopped by one answer, as that of a broker that has not heard of the policy's change.
+func TestSnapshotTopicIsNotJudgedByOneAnswer(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.produce("k", 1)
+	var wrong atomic.Int32 // 1: the next answer is wrong; 2: it was given; 3: the member has asked again
+	again := make(chan struct{})
+	p.cluster.ControlKey(int16(kmsg.DescribeConfigs), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		p.cluster.KeepControl()
+		req := kreq.(*kmsg.DescribeConfigsRequest)
+		if len(req.Resources) != 1 || req.Resources[0].ResourceName != states {
+			return nil, nil, false
+		}
+		if wrong.CompareAndSwap(2, 3) {
+			close(again)
+		}
+		if !wrong.CompareAndSwap(1, 2) {
+			return nil, nil, false
+		}
+		config := kmsg.NewDescribeConfigsResponseResourceConfig()
+		config.Name, config.Value = "cleanup.policy", kmsg.StringPtr("delete")
+		of := kmsg.NewDescribeConfigsResponseResource()
+		of.ResourceType, of.ResourceName, of.Configs = kmsg.ConfigResourceTypeTopic, states, append(of.Configs, config)
+		resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+		resp.Resources = append(resp.Resources, of)
+		return resp, nil, true
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // it looks each 30 s
+	defer cancel()
+	conf := p.config()
+	conf.Hooks = []holdfast.Hooks{{Committed: func(e stream.Committed) {
+		switch e.Next {
+		case 1:
+			wrong.CompareAndSwap(0, 1)
+		case 2:
+			cancel()
+		}
+	}}}
+	f, err := holdfast.New(conf)
+	p.must(err)
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	select {
+	case <-again:
+		p.produce("k", 1) // what the member makes of the second answer shows in the commit of this one
+		err = <-ended
+	case err = <-ended:
+	}
+	if err != nil || wrong.Load() != 3 {
+		t.Errorf("I7: a member ended with %v at one wrong answer, or has not asked again (%d, want 3)", err, wrong.Load())
 	}
 }
 

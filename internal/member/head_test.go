@@ -23,6 +23,7 @@ func TestDecideHeadOfTheLog(t *testing.T) {
 		return w
 	}
 	pipe := func(w witnesses) witnesses { w.stateless = true; return w }
+	set := func(w witnesses) witnesses { w.committed.Nonce = 0; return w } // by a person, or another client
 	moves := func(w witnesses) witnesses { w.head.moves = true; return w }
 	remaining, rebuilds := Start{AdoptRemaining: true}, Start{Rebuild: true}
 	for _, c := range []struct {
@@ -52,6 +53,8 @@ func TestDecideHeadOfTheLog(t *testing.T) {
 		{name: "a pipe's progress is there", w: pipe(at(7, 7, 10, 9)), verdict: begin, start: 7},
 		{name: "a pipe's progress went with it", w: pipe(at(7, -1, 9, -1)), lost: true},
 		{name: "a pipe's progress went with it, adopt", w: pipe(at(7, -1, 9, -1)), policy: remaining, verdict: begin, start: 7},
+		{name: "a pipe's offset was set", w: pipe(set(at(7, -1, 9, -1))), verdict: begin, start: 7},
+		{name: "a flow's offset was set", w: set(at(7, -1, 9, -1)), lost: true},
 		{name: "an embedded broker", w: moves(at(7, 7, 10, 9)), verdict: begin, start: 7},
 	} {
 		v, start, err := decideHead(c.w, c.policy, true, false)

@@ -61,6 +61,7 @@ func (e emptied) OnFetchBatchRead(_ kgo.BrokerMetadata, topic string, partition 
 	}
 	if w := e.m.worker(stream.Partition{Topic: topic, Partition: partition}); w != nil {
 		w.tail.stable.Store(math.MaxInt64)
+		w.queue.poke() // it may have nothing else to wake for
 	}
 }
 

@@ -33,11 +33,16 @@ func (q *queue) put(records []*kgo.Record) (pause bool) {
 		q.full, pause = true, true
 	}
 	q.mu.Unlock()
+	q.poke()
+	return pause
+}
+
+// poke has the worker look, whether there is a record or not.
+func (q *queue) poke() {
 	select {
 	case q.arrived <- struct{}{}:
 	default:
 	}
-	return pause
 }
 
 // peek returns the oldest record and leaves it in place.

@@ -106,14 +106,28 @@ func TestLatestOnALogThatEndsInAMarker(t *testing.T) {
 }
 
 // I7: the end of a compacted log may be a batch that compaction has left nothing of. The client passes over it and
-// does not tell.
+// does not tell, also where it comes alone, as to an owner that begins behind what was folded before it.
 func TestCompactionGapAtTheEnd(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	p.produce("k", 2)
-	p.produce("gone", 3)
-	empty := emptyBatch(2, 3)
-	id := p.topicID(input)
+	for name, folded := range map[string]bool{"behind records": false, "alone": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.produce("k", 2)
+			if folded {
+				p.mustReach(p.config(), 2)
+			}
+			p.produce("gone", 3)
+			p.emptied(2, 5)
+			p.mustReach(p.config(), 5)
+			p.wantStored(map[string]string{"k": "2"})
+		})
+	}
+}
+
+// emptied has fetches of the input find a batch without records between two offsets, the latter the end of the log.
+func (p *place) emptied(from, end int64) {
+	left, id := emptyBatch(from, int32(end-from)), p.topicID(input)
 	p.cluster.ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		p.cluster.KeepControl()
 		req := kreq.(*kmsg.FetchRequest)
@@ -121,23 +135,21 @@ func TestCompactionGapAtTheEnd(t *testing.T) {
 			return nil, nil, false
 		}
 		at := &req.Topics[0].Partitions[0]
-		if at.FetchOffset < 2 { // the first batches are as they are, and nothing behind them comes along
+		if at.FetchOffset < from { // the first batches are as they are, and nothing behind them comes along
 			at.PartitionMaxBytes = 1
 			return nil, nil, false
 		}
-		if at.FetchOffset > 4 {
+		if at.FetchOffset >= end {
 			return nil, nil, false
 		}
 		rp := kmsg.NewFetchResponseTopicPartition()
-		rp.HighWatermark, rp.LastStableOffset, rp.LogStartOffset, rp.RecordBatches = 5, 5, 0, empty
+		rp.HighWatermark, rp.LastStableOffset, rp.LogStartOffset, rp.RecordBatches = end, end, 0, left
 		rt := kmsg.NewFetchResponseTopic()
 		rt.Topic, rt.TopicID, rt.Partitions = input, id, append(rt.Partitions, rp)
 		resp := req.ResponseKind().(*kmsg.FetchResponse)
 		resp.Topics = append(resp.Topics, rt)
 		return resp, nil, true
 	})
-	p.mustReach(p.config(), 5)
-	p.wantStored(map[string]string{"k": "2"})
 }
 
 // emptyBatch is what compaction leaves of a batch without records: its header.

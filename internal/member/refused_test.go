@@ -71,6 +71,8 @@ func TestLooksThatAJudgementTakes(t *testing.T) {
 		{"the input is another", at(7, 7), judgement{err: stream.ErrInputChanged}, shortLooks},
 		{"a question that was not answered", at(7, 7), judgement{err: stream.ErrUnreachable}, 1},
 		{"look again", at(6, 7), judgement{verdict: lookAgain}, 1},
+		{"past the end of the log", at(7, 7), judgement{err: stream.ErrTruncated, past: true}, looks},
+		{"past what is gone", at(7, 7), judgement{verdict: begin, start: 9, skips: true}, shortLooks},
 	} {
 		if got := (&worker{}).needs(c.f, c.j, signs{}); got != c.want {
 			t.Errorf("%s: %d looks, want %d", c.name, got, c.want)

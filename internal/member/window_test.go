@@ -55,3 +55,19 @@ func TestWindowTakesALargeRecordAlone(t *testing.T) {
 		t.Error("another one goes with it")
 	}
 }
+
+// What was sent together is one slow answer, and not as many as there are records.
+func TestWindowShrinksOnceForWhatWasSentTogether(t *testing.T) {
+	t.Parallel()
+	w, sent := window{most: 64 << 10}, time.Now()
+	const n = 60
+	for range n {
+		w.waiting += 1000
+	}
+	for range n {
+		w.answered(1000, sent, sent.Add(2*windowSlow))
+	}
+	if w.most != 32<<10 || w.waiting != 0 {
+		t.Errorf("I7: the window is %d, want half of what it was, %d; %d bytes wait", w.most, 32<<10, w.waiting)
+	}
+}

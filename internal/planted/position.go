@@ -32,4 +32,10 @@ var positionBugs = []Bug{
 		Edits: []Edit{{"internal/member/position.go", "\t\tw.tail.stable.Store(math.MaxInt64)\n", "\t\tw.tail.stable.Store(math.MinInt64)\n"}},
 		Test:  Test{Package: "internal/member", Name: "TestCompactionGapAtTheEnd"}, Invariant: "I7",
 	},
+	{
+		Name: "gap-alone-not-read", Rules: []string{"R25"},
+		Off:   "a batch of which compaction has left nothing wakes nobody, where nothing else comes",
+		Edits: []Edit{{"internal/member/position.go", "\t\tw.queue.poke() // it may have nothing else to wake for\n", ""}},
+		Test:  Test{Package: "internal/member", Name: "TestEmptiedBatchWakesTheWorker"}, Invariant: "I7",
+	},
 }
