@@ -28,6 +28,7 @@
 //	holdfast_snapshot_bytes_total                     bytes of them
 //	holdfast_step_failures_total{action}              steps that failed; action: what OnError decided, as stream.Action names it
 //	holdfast_dead_letters_total                       records handed to the dead-letter topic
+//	holdfast_gone_offsets_total                       offsets of the input that were passed over, since what was there is gone
 //	holdfast_outputs_acknowledged_total               output records acknowledged by the broker
 //	holdfast_output_bytes_total                       bytes of them
 //	holdfast_partitions_owned                         partitions that this process owns (gauge, by topic alone)

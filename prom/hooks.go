@@ -13,7 +13,7 @@ func (m *metrics) hooks() stream.Hooks {
 	return stream.Hooks{
 		Assigned: m.onAssigned, Restoring: m.onRestoring, Restored: m.onRestored, Committed: m.onCommitted,
 		Refused: m.onRefused, Failed: m.onFailed, Revoked: m.onRevoked, Lost: m.onLost, Stalled: m.onStalled, InputStalled: m.onInputStalled, OutputAcked: m.onOutputAcked,
-		DeadLettered: m.onDeadLettered, Throttled: m.onThrottled, Stopped: m.onStopped,
+		DeadLettered: m.onDeadLettered, Gone: m.onGone, Throttled: m.onThrottled, Stopped: m.onStopped,
 	}
 }
 
@@ -59,7 +59,7 @@ func (m *metrics) countOwnedLocked(topic string) {
 // for Prometheus, so that a rule would miss the first fence, which may be the only one.
 func (m *metrics) begun(p stream.Partition) {
 	at := labels(p)
-	for _, c := range []*prometheus.CounterVec{m.takeovers, m.transactions, m.readBacks, m.deadLetters, m.inputStalls} {
+	for _, c := range []*prometheus.CounterVec{m.takeovers, m.transactions, m.readBacks, m.deadLetters, m.gone, m.inputStalls} {
 		c.WithLabelValues(at...)
 	}
 	for _, refusal := range [][]string{
@@ -184,6 +184,10 @@ func (m *metrics) onFailed(e stream.Failed) {
 
 func (m *metrics) onDeadLettered(e stream.DeadLettered) {
 	m.deadLetters.WithLabelValues(labels(e.Partition)...).Inc()
+}
+
+func (m *metrics) onGone(e stream.Gone) {
+	m.gone.WithLabelValues(labels(e.Partition)...).Add(float64(max(e.To-e.From, 0)))
 }
 
 func (m *metrics) onThrottled(e stream.Throttled) {

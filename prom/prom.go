@@ -50,21 +50,21 @@ func refused(err error) *stream.Error {
 
 // metrics is registered as one collector: all of it or nothing.
 type metrics struct {
-	granted, takeovers, revoked, lost        *prometheus.CounterVec
-	restores, restoreRecords, restoreBytes   *prometheus.CounterVec
-	retained                                 *prometheus.CounterVec
-	stalls, inputStalls                      *prometheus.CounterVec
-	transactions, readBacks, refused         *prometheus.CounterVec
-	failures, deadLetters, stops, throttled  *prometheus.CounterVec
-	writes, bytes, outputs, outputBytes      *prometheus.CounterVec
-	transactionOutputs                       *prometheus.CounterVec
-	transactionOutputBytes                   *prometheus.CounterVec
-	takeoverTime, revokeTime, restoreTime    *prometheus.HistogramVec
-	transactionTime                          *prometheus.HistogramVec
-	generation, committed, restoredKeys      *prometheus.GaugeVec
-	restorePosition, restoreTarget, stallFor *prometheus.GaugeVec
-	lastCommit, partitionsOwned              *prometheus.GaugeVec
-	inputStallFor                            *prometheus.GaugeVec
+	granted, takeovers, revoked, lost             *prometheus.CounterVec
+	restores, restoreRecords, restoreBytes        *prometheus.CounterVec
+	retained                                      *prometheus.CounterVec
+	stalls, inputStalls                           *prometheus.CounterVec
+	transactions, readBacks, refused              *prometheus.CounterVec
+	failures, deadLetters, gone, stops, throttled *prometheus.CounterVec
+	writes, bytes, outputs, outputBytes           *prometheus.CounterVec
+	transactionOutputs                            *prometheus.CounterVec
+	transactionOutputBytes                        *prometheus.CounterVec
+	takeoverTime, revokeTime, restoreTime         *prometheus.HistogramVec
+	transactionTime                               *prometheus.HistogramVec
+	generation, committed, restoredKeys           *prometheus.GaugeVec
+	restorePosition, restoreTarget, stallFor      *prometheus.GaugeVec
+	lastCommit, partitionsOwned                   *prometheus.GaugeVec
+	inputStallFor                                 *prometheus.GaugeVec
 
 	gauges []*prometheus.GaugeVec // of owned partitions only
 	all    []prometheus.Collector
@@ -172,6 +172,7 @@ func (m *metrics) transaction(counter newCounter, gauge newGauge, histogram newH
 	m.failures = counter("step_failures_total", "Steps that failed, by what the error policy decided.", "action")
 	m.committed = gauge("committed_offset", "Next input offset as committed.")
 	m.lastCommit = gauge("last_commit_timestamp_seconds", "Unix time of the partition's last commit, or of its grant before the first one.")
+	m.gone = counter("gone_offsets_total", "Offsets of the input that were passed over, since what was there is gone.")
 	m.deadLetters = counter("dead_letters_total", "Records handed to the dead-letter topic.")
 	m.transactionOutputs = counter("transaction_outputs_total", "Outputs and dead letters committed in transactions.")
 	m.transactionOutputBytes = counter("transaction_output_bytes_total", "Bytes of outputs and dead letters committed in transactions.")

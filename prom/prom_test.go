@@ -37,6 +37,7 @@ func drive(h stream.Hooks) {
 	h.Failed(stream.Failed{Partition: p0, Offset: 8, Attempt: 2, Action: stream.Skip, Err: errors.New("no")})
 	h.Failed(stream.Failed{Partition: p0, Offset: 9, Attempt: 1, Action: stream.Action(99), Err: errors.New("no")})
 	h.DeadLettered(stream.DeadLettered{Partition: p0, Offset: 10, Topic: "orders-dead", Attempt: 3, Err: errors.New("no")})
+	h.Gone(stream.Gone{Partition: p0, Ownership: 1, From: 3, To: 7})
 	h.Throttled(stream.Throttled{Broker: 1, Host: "b1", For: 1500 * time.Millisecond})
 	h.Throttled(stream.Throttled{Broker: 1, Host: "b1", For: time.Second})
 	h.Stopped(stream.Stopped{Group: "g", Cause: stream.Cause(stream.ErrIDTaken), Err: stream.ErrIDTaken})

@@ -150,23 +150,6 @@ func TestDroppedKeysHaveTheirShare(t *testing.T) {
 	}
 }
 
-// A quarter of the bytes of a batch is theirs too, and not one record in each.
-func TestDroppedKeysHaveTheirShareOfBytes(t *testing.T) {
-	t.Parallel()
-	const most = 10_000
-	e := rebuilt(t, 100, func(c *Config[counts]) { c.MaxBytes = most })
-	for offset := range int64(400) {
-		e.Step(t.Context(), epoch0, rec(offset, fmt.Sprint("new ", offset), ""))
-	}
-	b, err := e.Close(epoch0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(b.Writes) < 20 || len(b.Dropped) < 10 || b.Bytes > most*3/2 {
-		t.Errorf("I7: %d writes and %d tombstones in a batch of %d bytes, want ten of them at least in one of about %d", len(b.Writes), len(b.Dropped), b.Bytes, most)
-	}
-}
-
 // A tombstone that the broker refuses stops the partition, by name; with the rest it is tried at the next run.
 func TestRefusedTombstone(t *testing.T) {
 	t.Parallel()
