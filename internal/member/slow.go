@@ -22,6 +22,7 @@ type pacing struct {
 	mu    sync.Mutex
 	pace  pace.Pace
 	stuck time.Time // since when what cannot be made smaller has been tried
+	last  time.Time // when it ran out of time last
 }
 
 // learned is the bound of a batch, 0: none.
@@ -32,10 +33,15 @@ func (p *pacing) learned() int64 {
 }
 
 // ranOut tells of a batch whose time ran out, and returns how often in a row that was one which cannot be made
-// smaller, and for how long.
-func (p *pacing) ranOut(now time.Time, bytes int64, alone bool, timeout time.Duration) (times int, since time.Duration) {
+// smaller, and for how long. After a pause longer than forget the count begins anew: the partition was another's
+// meanwhile, whose commits are not seen here.
+func (p *pacing) ranOut(now time.Time, bytes int64, alone bool, timeout, forget time.Duration) (times int, since time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if now.Sub(p.last) > timeout+forget {
+		p.pace.Anew()
+	}
+	p.last = now
 	if times = p.pace.RanOut(bytes, alone); times <= 1 {
 		p.stuck = now.Add(-timeout)
 	}
@@ -95,7 +101,7 @@ func (w *worker) fitted(b *engine.Batch) {
 // anew and restored, and folds on to the smaller bound.
 func (w *worker) slow(now time.Time, b *engine.Batch, err error) error {
 	again := w.engine.Slow(now, b)
-	times, since := w.pace.ranOut(now, b.Size, again == engine.Unchanged, w.m.cfg.TransactionTimeout)
+	times, since := w.pace.ranOut(now, b.Size, again == engine.Unchanged, w.m.cfg.TransactionTimeout, w.m.tooSlow())
 	bound := w.pace.learned()
 	w.engine.Bound(bound)
 	if times >= slowest && since >= w.m.cfg.SilenceLimit {

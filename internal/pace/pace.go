@@ -42,6 +42,9 @@ func (p *Pace) RanOut(bytes int64, alone bool) (stuck int) {
 	return p.stuck
 }
 
+// Anew begins the count of what cannot be made smaller anew.
+func (p *Pace) Anew() { p.stuck = 0 }
+
 // Wrote tells that a batch of so many bytes was written in a part of the time that it had. full is the
 // configured bound, at which what was learned is forgotten.
 func (p *Pace) Wrote(bytes int64, took, had time.Duration, full int64) {
