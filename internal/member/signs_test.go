@@ -148,6 +148,23 @@ func TestTruncationAtNoSingleAnswer(t *testing.T) {
 	}
 }
 
+// R28: a leader that was deposed has the input end before what was folded, for longer than one look. It hears of its
+// successor within a moment.
+func TestInputIsNotTruncatedForAMoment(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.produce("k", 3)
+	p.must(until(p, p.config(), 3))
+	p.produce("k", 1)
+	var armed atomic.Bool
+	p.deposed(input, 1, 4, &armed) // of two that a look asks for
+	c := p.config()
+	c.Hooks = []holdfast.Hooks{{Assigned: func(stream.Assigned) { armed.Store(true) }}}
+	if err := until(p, c, 4); err != nil {
+		t.Errorf("I7: two looks at the end of the input have stopped the flow: %v", err)
+	}
+}
+
 // R28: one answer has the snapshot partition end where it begins. What a policy allows where there is nothing is
 // not done at that answer.
 func TestStatesAreDroppedAtNoSingleAnswer(t *testing.T) {
