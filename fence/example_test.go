@@ -85,7 +85,7 @@ func (l *ledger) open(ctx context.Context, o *fence.Ownership) (*account, int64,
 		}
 	}
 	if next < 0 {
-		w.AdoptNone(end)
+		w.AdoptNone(end, 0)
 	}
 	if next != found.Next { // the offset and the states are of two histories: a person must look
 		return nil, 0, errors.Join(fmt.Errorf("committed offset %d, states up to %d", found.Next, next), w.Close(ctx))

@@ -91,10 +91,15 @@ func (w *Writer) smaller(b *batch, cause error) error {
 }
 
 // noSuccess is the error of a batch whose attempts together have taken as long as they may. Brokers that
-// throttle have answered, and said why it takes long.
+// throttle have answered, and said why it takes long. A commit of the offset alone, as a start makes it, cannot be made
+// smaller: it is tried again, as a takeover under a quota is.
 func (w *Writer) noSuccess(b *batch, err error) error {
-	if w.opener.throttled(b.began) != "" {
+	told := w.opener.throttled(b.began)
+	if told != "" && b.bytes > 0 {
 		return w.tooSlow("commit", b.began, b.next.Next, fmt.Errorf("no success in %d attempts and %v: %w: %w", b.attempts, w.limit, stream.ErrTooSlow, err))
+	}
+	if told != "" {
+		err = fmt.Errorf("%s: %w", told, err)
 	}
 	e := stream.NewError("commit", fmt.Errorf("no success in %d attempts and %v: %w: %w", b.attempts, w.limit, stream.ErrUnreachable, err))
 	return e.At(w.c.Input, b.next.Next).Hinted("look at the brokers: nothing was committed, and the next write tries again")

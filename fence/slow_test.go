@@ -269,3 +269,23 @@ func TestSlowCallIsWithdrawn(t *testing.T) {
 		}
 	})
 }
+
+// TestOffsetAloneIsNotTooSlow has a commit of the offset alone, as a start makes it, meet brokers that throttle and cannot
+// take it for as long as it is tried: it cannot be made smaller, so that it is no write that is too slow.
+func TestOffsetAloneIsNotTooSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r, own := newRecorder(), newFakeSession().grant()
+		r.throttle = "broker 1 throttles"
+		r.fail = func(s wire.Step, _ int) error {
+			if s == wire.StepOffset {
+				return &wire.StepError{Step: s, Err: kerr.CoordinatorNotAvailable}
+			}
+			return nil
+		}
+		err := fakeWriter(t, r, own, 0).Commit(t.Context(), Offset{4, -1})
+		if !errors.Is(err, stream.ErrUnreachable) || errors.Is(err, stream.ErrTooSlow) || !strings.Contains(fmt.Sprint(err), r.throttle) {
+			t.Errorf("I7: commit: %v, want %v, with the throttle", err, stream.ErrUnreachable)
+		}
+	})
+}

@@ -283,11 +283,13 @@ func (w *Writer) Adopt(p Progress, at int64) {
 
 // AdoptNone tells the writer that the restore found no progress record below end, the offset behind the last
 // record that it read, 0 if it read none. Call it in place of Adopt: the first write then makes sure that there
-// is none behind it either.
-func (w *Writer) AdoptNone(end int64) {
+// is none behind it either. incarnation is the highest of the states that it found, 0 without any: progress records
+// of a lower one would say that these states are nobody's.
+func (w *Writer) AdoptNone(end int64, incarnation uint32) {
 	<-w.turn
 	defer func() { w.turn <- struct{}{} }()
 	w.known.from, w.known.read = end, true
+	w.c.Incarnation = max(w.c.Incarnation, incarnation)
 }
 
 // Retake takes the id over again, for a restore that waits for an open transaction on our own id: a

@@ -20,7 +20,7 @@ type store interface {
 	// Adopt tells the newest progress record that the restore found, and its offset.
 	Adopt(p fence.Progress, at int64)
 	// AdoptNone tells that the restore, which ended at end, found none.
-	AdoptNone(end int64)
+	AdoptNone(end int64, incarnation uint32)
 	// Applied tells how far states may have applied the input, for the progress records to come.
 	Applied(a fence.Applied)
 	// LogStart tells where the log of the progress partition begins, for the progress records to come.

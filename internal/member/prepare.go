@@ -245,7 +245,7 @@ func (w *worker) tellStore(f *found) {
 	case f.progress != nil:
 		w.store.Adopt(*f.progress, f.progressAt)
 	default:
-		w.store.AdoptNone(f.result.Target)
+		w.store.AdoptNone(f.result.Target, w.incarnation)
 	}
 	f.toldStore = true
 }

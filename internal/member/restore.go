@@ -93,10 +93,11 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 	}
 	f.head.start, f.head.keys = max(f.head.start, result.Start), w.engine.Stats().Keys
 	f.result, f.snapshotEmpty = result, result.Records == 0 && result.Keyless == 0
-	if f.progress != nil {
+	// Where the progress record is lost, and a policy goes on with the states, these are of the newest that there is.
+	if w.incarnation = f.raised.incarnation; f.progress != nil {
 		w.incarnation = f.progress.Incarnation
-		w.engine.RaiseIncarnation(w.incarnation)
 	}
+	w.engine.RaiseIncarnation(w.incarnation)
 	for incarnation, err := range corrupt {
 		if incarnation >= w.incarnation {
 			f.corrupt = err

@@ -65,7 +65,7 @@ func (u *unfenced) Adopt(p fence.Progress, _ int64) {
 	u.sequence = p.Sequence
 }
 
-func (u *unfenced) AdoptNone(int64) {}
+func (u *unfenced) AdoptNone(int64, uint32) {}
 
 func (u *unfenced) Refetch(ctx context.Context) (fence.Committed, error) {
 	p, m := u.w.own.Partition(), u.w.m

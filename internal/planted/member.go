@@ -86,6 +86,12 @@ var memberBugs = []Bug{
 		Test:  Test{Package: "internal/wire", Name: "TestCreatedTopicIsNotAbsentAtOneLook"}, Invariant: "I7",
 	},
 	{
+		Name: "adopted-under-no-incarnation", Rules: []string{"-"},
+		Off:   "states that go on without their progress record are written on under incarnation 0",
+		Edits: []Edit{{memberPrepare, "w.store.AdoptNone(f.result.Target, w.incarnation)", "w.store.AdoptNone(f.result.Target, 0)"}},
+		Test:  Test{Package: "internal/member", Name: "TestAdoptedStatesKeepTheirIncarnation/FencedState"}, Invariant: "I7",
+	},
+	{
 		Name: "group-unknown-is-no-offset", Rules: []string{"R28"},
 		Off:   "a coordinator that does not know the group of its member is taken to say that nothing is committed",
 		Edits: []Edit{{"internal/wire/offset.go", "m.ID == \"\" && !m.Joined && errors.Is", "m.ID == \"\" && errors.Is"}},

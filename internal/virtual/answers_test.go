@@ -159,7 +159,6 @@ func TestLastingAnswersOfTheGroup(t *testing.T) {
 				least, most = session.SessionTimeout, session.SessionTimeout+2*session.HeartbeatInterval+30*time.Second
 			}
 			w.endsWith(m, a.Is, began, least, most)
-			w.t.Logf("%s: %v after %v", name, m.err, time.Since(began))
 			s.heal()
 			if w.s.Member.Protocol == fence.ServerSide {
 				time.Sleep(time.Minute) // the member that was refused could not leave, or the group's session is over
@@ -209,7 +208,7 @@ func (w *world) useless(a engine.Answer, key kmsg.Key, joined bool) {
 		most = 12 * time.Minute // the JoinGroups in between are granted, and what these wait is no silence
 	}
 	w.endsWith(m, stream.ErrUnreachable, began, 4*time.Minute+30*time.Second, most)
-	w.t.Logf("%s: %v after %v, %d times", m.name, m.err, time.Since(began), s.heal())
+	s.heal()
 	if w.s.Member.Protocol == fence.ServerSide {
 		time.Sleep(time.Minute) // what could not leave has a session
 	}
@@ -274,7 +273,6 @@ func TestTakeoverWithoutItsCoordinator(t *testing.T) {
 				began := time.Now()
 				m := w.start("m")
 				w.endsWith(m, c.want, began, c.least, c.most)
-				w.t.Logf("%v after %v", m.err, time.Since(began))
 				healed = true
 				w.start("again")
 				w.committed(2 * time.Minute)
