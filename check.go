@@ -27,6 +27,7 @@ type Level = claim.Level
 //
 // The error joins what refuses a start, each part with its next step: ErrUnreachable,
 // ErrNotAuthenticated, ErrNotAuthorized, ErrBrokerTooOld, ErrBrokerDoesNotFence, ErrTopic,
-// ErrOtherComponent, ErrOtherGroup, ErrOffsetMismatch (the group's offsets disagree with the snapshots),
+// ErrOtherComponent, ErrOtherGroup, ErrInputChanged (the snapshots are of another input),
+// ErrOffsetMismatch (the group's offsets disagree with the snapshots),
 // ErrConfig (a timeout that the brokers do not take). Warnings and advice are in the report alone. It may be called at any time, and by several goroutines.
 func (f *Flow[S]) Check(ctx context.Context) (Report, error) { return f.job.Check(ctx) }

@@ -78,9 +78,9 @@ func (r Report) String() string {
 	for _, f := range r.Findings {
 		mark := map[Level]string{LevelOK: "ok  ", LevelAdvice: "note", LevelWarning: "warn", LevelFault: "FAIL"}[f.Level()]
 		refused = refused || f.Err != nil
-		fmt.Fprintf(&b, "%s  %s: %s\n", mark, f.What, f.Text())
-		if f.Err == nil { // the error has its next step in its text
-			for _, fix := range f.Fix {
+		fmt.Fprintf(&b, "%s  %s: %s\n", mark, f.What, strings.ReplaceAll(f.Text(), "\n", "\n      "))
+		for _, fix := range f.Fix {
+			if f.Err == nil || !strings.Contains(f.Fact, fix) { // an error may have its next step in its text
 				fmt.Fprintf(&b, "  fix: %s\n", fix)
 			}
 		}

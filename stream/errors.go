@@ -96,7 +96,9 @@ var (
 	// overrides this. Choose another snapshot topic.
 	ErrOtherGroup = errors.New("snapshots are another group's")
 	// ErrInputChanged: the input topic is not the one that the state was folded from. It was recreated:
-	// rebuild the state. Or it got more partitions: no start policy mends that, as keys have moved and
+	// rebuild the state. Or the states are of an input of another name: no start policy goes on, as they
+	// may be another flow's. Give this one a group of its own, or, where its input was renamed, an empty
+	// snapshot topic. Or it got more partitions: no start policy mends that, as keys have moved and
 	// their old records have not. Copy it to a new topic with a pipe, and fold that under a new group.
 	ErrInputChanged = errors.New("input topic changed")
 	// ErrFoldVersion: the state was folded by another FoldVersion. Set it back, or choose

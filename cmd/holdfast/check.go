@@ -274,7 +274,11 @@ func (a *app) printChecked(f checkFlags, k kafka.Config, r claim.Report) error {
 	for _, one := range r.Findings {
 		level := string(one.Level())
 		head := fmt.Sprintf("%-*s", checkMargin, level)
-		text := indent(head+one.What+": "+found(one), checkMargin, textColumns)
+		lines := strings.Split(found(one), "\n")
+		text := indent(head+one.What+": "+lines[0], checkMargin, textColumns)
+		for _, line := range lines[1:] {
+			text += "\n" + indent(strings.Repeat(" ", checkMargin)+line, checkMargin, textColumns)
+		}
 		if color := colors[one.Level()]; color != "" && a.color(a.stdout) {
 			text = color + level + plain + strings.TrimPrefix(text, level)
 		}

@@ -97,6 +97,7 @@ func (j *Job) inspect(ctx context.Context, mode preflight.Mode) (preflight.Found
 			Group: c.Group, Input: w.Input, Committed: w.Committed, Progress: w.Progress, SnapshotEmpty: w.SnapshotEmpty, Stateless: c.Map != nil,
 			LogStart: w.LogStart, RecordedStart: w.RecordedStart, StartMoves: w.StartMoves,
 			InputStart: w.InputStart, InputEnd: w.InputEnd,
+			InputID: w.InputID, Inputs: c.Inputs, Named: w.Named, ProgressAt: w.ProgressAt,
 		}, c.start(), p.Transactional, !w.Features.Fenced())
 	}
 	if create := c.Progress.Create; create != nil {

@@ -133,18 +133,18 @@ func (w *worker) ours(foreign *fence.Progress) error {
 		Hinted("a snapshot topic belongs to one group: choose another Snapshots.Topic, whatever the start policy"))
 }
 
-// usable returns why the state that was restored must not be folded on, whatever the offsets say. The
-// fold version comes first: who changes it with the state's format has said so, and a state that the
-// codec cannot read is only what follows.
+// usable returns why the state that was restored must not be folded on, whatever the offsets say. Whose
+// it is comes first. Then the fold version: who changes it with the state's format has said so, and a
+// state that the codec cannot read is only what follows.
 func (w *worker) usable(ctx context.Context, f found) error {
+	if f.moved != "" {
+		return w.located(layoutMoved(f.moved, w.m.progress(w.own.Partition()), w.m.topics(), w.m.cfg.Map != nil))
+	}
 	if err := w.checkFoldVersion(f.progress); err != nil {
 		return err
 	}
 	if f.corrupt != nil {
 		return f.corrupt
-	}
-	if f.moved != "" {
-		return w.layoutMoved(f.moved)
 	}
 	if err := w.checkInput(ctx, f.progress); err != nil {
 		return err
@@ -160,20 +160,11 @@ func (w *worker) usable(ctx context.Context, f found) error {
 	return w.checkApplied(ctx, f)
 }
 
-// layoutMoved refuses a progress partition that is another input partition's: how far that one has come
-// says nothing about this one. It happens where the layout has moved: an input before this one has got
-// more partitions, or the inputs are named in another order.
-func (w *worker) layoutMoved(of string) error {
-	at := w.m.progress(w.own.Partition())
-	return w.located(stream.NewError("check input", fmt.Errorf("partition %d of the topic %s has the progress of %s: %w", at.Partition, at.Topic, of, stream.ErrInputChanged)).
-		Hinted("the partitions of the inputs are laid out one after the other, in the order of Inputs: name them in the order as it was, or, where one has " +
-			"got more partitions, give an empty progress topic and reset the group's offsets to where they are with kafka-consumer-groups.sh"))
-}
-
 // rebuildCures reports whether an error of usable is about the state and not about asking for it. Where keys have
-// moved the records themselves are in two partitions, and so would be the states that are folded from them.
+// moved the records themselves are in two partitions, and so would be the states that are folded from them. What is of
+// another input may be another component's, which goes on with it.
 func rebuildCures(err error) bool {
-	return errors.Is(err, stream.ErrInputChanged) && !wire.AreKeysMoved(err) || errors.Is(err, stream.ErrTruncated) ||
+	return errors.Is(err, stream.ErrInputChanged) && !wire.AreKeysMoved(err) && !errors.Is(err, errOtherInput) || errors.Is(err, stream.ErrTruncated) ||
 		errors.Is(err, stream.ErrFoldVersion) || errors.Is(err, stream.ErrCorruptSnapshot) || errors.Is(err, stream.ErrSnapshotsLost)
 }
 
@@ -376,10 +367,7 @@ func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
 		then, partitions = p.Inputs[0], p.Partitions
 	}
 	stateless := w.m.cfg.Map != nil
-	hint := "the state belongs to the input as it was. Choose Rebuild (Start.Disagreement) to fold the input as it is, or use another group"
-	if stateless {
-		hint = "the offsets belong to the input as it was. Choose Rebuild (Start.Disagreement) to begin at its first record, or use another group"
-	}
+	hint := changedHint(stateless)
 	changed := func(format string, args ...any) error {
 		return w.located(stream.NewError("check input", fmt.Errorf(format+": %w", append(args, stream.ErrInputChanged)...)).Hinted("%s", hint))
 	}
@@ -387,7 +375,7 @@ func (w *worker) checkInput(ctx context.Context, p *fence.Progress) error {
 	case !facts.Exists:
 		return changed("the topic does not exist any more")
 	case facts.ID != then.TopicID:
-		return changed("the topic was deleted and created again: its id was %x and is %x", then.TopicID, facts.ID)
+		return w.located(madeAgain(then.TopicID, facts.ID, stateless))
 	case facts.Partitions < partitions: // of one topic they are never taken away; the renewed ownership asks again
 		return w.located(stream.NewError("check input", fmt.Errorf("the topic had %d partitions, and a broker that has not caught up tells %d: %w", partitions, facts.Partitions, stream.ErrUnreachable)).
 			Hinted("look at the brokers' metadata: kafka-metadata-quorum.sh describe --replication tells which one is behind"))

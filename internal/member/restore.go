@@ -202,9 +202,8 @@ func (w *worker) witness(f *found, r stream.Record) error {
 	if a, ok := fence.ProgressApplied(r); ok {
 		f.furthest.Next, f.furthest.LeaderEpoch = a.Next, a.LeaderEpoch
 	}
-	if input, ok := fence.ProgressInput(r); ok && input != w.own.Partition().String() {
-		f.moved = input
-	}
+	named, _ := fence.ProgressInput(r)
+	f.moved = movedFrom(&progress, named, w.own.Partition())
 	f.incarnation = max(f.incarnation, progress.Incarnation)
 	if progress.Group != w.m.cfg.Session.Group {
 		f.foreign = f.progress

@@ -46,11 +46,41 @@ type Witnesses struct {
 	StartMoves    bool  // the brokers' compaction moves it
 	// InputStart and InputEnd are the first offset and the end of the input; InputStart -1: they are not known.
 	InputStart, InputEnd int64
+	// InputID is the input's as it is, and Inputs are all of the component.
+	InputID [16]byte
+	Inputs  []string
+	// Named is the input partition that the header of Progress names, and ProgressAt the partition it is in.
+	Named      string
+	ProgressAt stream.Partition
 }
 
-// Refused returns why a start at these witnesses would be refused, an error that is ErrOffsetMismatch, ErrTruncated
-// or ErrSnapshotsLost; nil if it would not be. tornCommits says that the brokers are below transaction.version 2.
+// otherLog returns why the progress is none of the input as it is (R21, R31); nil if it is, or if a rebuild is asked for
+// that would begin anew. rebuilt says that.
+func (w Witnesses) otherLog(policy Start) (err *stream.Error, rebuilt bool) {
+	if w.Progress == nil || len(w.Progress.Inputs) != 1 {
+		return nil, false
+	}
+	if of := movedFrom(w.Progress, w.Named, w.Input); of != "" {
+		err = layoutMoved(of, w.ProgressAt, w.Inputs, w.Stateless)
+	} else if then := w.Progress.Inputs[0].TopicID; then != w.InputID {
+		err = madeAgain(then, w.InputID, w.Stateless)
+	}
+	if err != nil && policy.Rebuild && rebuildCures(err) {
+		return nil, true
+	}
+	return err, false
+}
+
+// Refused returns why a start at these witnesses would be refused, an error that is ErrInputChanged, ErrOffsetMismatch,
+// ErrTruncated or ErrSnapshotsLost; nil if it would not be. tornCommits says that the brokers are below
+// transaction.version 2.
 func Refused(w Witnesses, policy Start, fenced, tornCommits bool) error {
+	if other, rebuilt := w.otherLog(policy); rebuilt {
+		return nil
+	} else if other != nil {
+		other.At(w.Input, -1).Group = w.Group
+		return priced(other, -1, w.InputStart, w.Stateless)
+	}
 	own := witnesses{
 		committed: w.Committed, progress: w.Progress, snapshotEmpty: w.SnapshotEmpty, stateless: w.Stateless, group: w.Group, input: w.Input,
 		head: head{start: w.LogStart, recorded: w.RecordedStart, moves: w.StartMoves},

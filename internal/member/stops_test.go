@@ -76,7 +76,9 @@ var stops = []stop{
 	{name: "an offset of another component's", spoil: ofAPipe, is: stream.ErrOtherComponent, silent: true},
 	{name: "another group's snapshots", spoil: func(w *walk) { w.group = "second" }, is: stream.ErrOtherGroup, silent: true},
 	{name: "reset past the end", pipes: true, alone: true, spoil: to(50), is: stream.ErrTruncated},
-	{name: "the input was made again", pipes: true, spoil: func(w *walk) { w.again(2); w.putBack(5) }, is: stream.ErrInputChanged, silent: true},
+	{name: "the input was made again", pipes: true, spoil: func(w *walk) { w.again(2); w.putBack(5) }, is: stream.ErrInputChanged, costs: "Rebuild drops "},
+	{name: "the input was made again, without its offset", pipes: true, spoil: func(w *walk) { w.again(2) }, is: stream.ErrInputChanged, costs: "Rebuild drops "},
+	{name: "another input's states", pipes: true, spoil: both(forget, ofAnotherInput), is: stream.ErrInputChanged},
 }
 
 // noProgress leaves the states and takes the progress record away, as somebody with tombstones does.
@@ -102,6 +104,34 @@ func truncated(w *walk) {
 	}
 	w.remake(states)
 	w.must(w.cl.ProduceSync(w.t.Context(), kept[:n]...).FirstErr())
+}
+
+// ofAnotherInput has the topic as a component of this group has written it that reads another input.
+func ofAnotherInput(w *walk) {
+	w.t.Helper()
+	var kept []*kgo.Record
+	log := wire.Log{Client: w.cl, Topic: states}
+	_, err := log.Read(w.t.Context(), wire.ReadOptions{To: w.end(states), Committed: true}, func(r *kgo.Record) error {
+		kept = append(kept, &kgo.Record{Topic: states, Key: r.Key, Value: r.Value, Headers: r.Headers})
+		return nil
+	})
+	w.must(err)
+	for _, r := range kept {
+		p, err := fence.DecodeProgress(r.Value)
+		if !fence.IsProgressKey(r.Key) || err != nil {
+			continue
+		}
+		p.Inputs[0].Topic, p.Inputs[0].TopicID[0] = "payments", p.Inputs[0].TopicID[0]+1
+		_, r.Value, err = p.Encode()
+		w.must(err)
+		for i := range r.Headers {
+			if string(r.Headers[i].Value) == input+"/0" {
+				r.Headers[i].Value = []byte("payments/0")
+			}
+		}
+	}
+	w.remake(states)
+	w.must(w.cl.ProduceSync(w.t.Context(), kept...).FirstErr())
 }
 
 func anotherCommit(w *walk) { w.commitWith(wire.Witness{Nonce: 7, Sequence: 7}) }

@@ -114,6 +114,7 @@ var (
 		{"a group of its own", func(w *walk) { w.group, w.snapshots = "another", "another-snapshots" }},
 		{"give each component a group", func(w *walk) { w.group, w.snapshots = "another", "another-snapshots" }},
 		{"use another group", func(w *walk) { w.group, w.snapshots = "another", "another-snapshots" }},
+		{"an empty progress topic", func(w *walk) { w.snapshots = "another-snapshots" }},
 		{"an empty snapshot topic", func(w *walk) { w.snapshots = "another-snapshots" }},
 		{"choose another Snapshots.Topic", func(w *walk) { w.snapshots = "another-snapshots" }},
 		{"set FoldVersion back", func(w *walk) { w.version = "" }},

@@ -49,8 +49,26 @@ var layoutBugs = []Bug{
 		Off: "`Rebuild` folds an input again whose keys have moved, and the start does not look either",
 		Edits: []Edit{
 			{"internal/preflight/layout.go", "\tif i.Component != claim.ComponentFlow ||", "\tif i.Component != \"\" ||"},
-			{memberPrepare, "stream.ErrInputChanged) && !wire.AreKeysMoved(err) ||", "stream.ErrInputChanged) ||"},
+			{memberPrepare, "stream.ErrInputChanged) && !wire.AreKeysMoved(err) && ", "stream.ErrInputChanged) && "},
 		},
 		Test: Test{Package: "internal/member", Name: "TestRebuildDoesNotCureMovedKeys"}, Invariant: "I2",
+	},
+	{
+		Name: "anothers-states-rebuilt", Rules: []string{"R31"},
+		Off:   "`Rebuild` folds over the states of another flow of the group, which reads another input",
+		Edits: []Edit{{memberPrepare, " && !errors.Is(err, errOtherInput) ||", " ||"}},
+		Test:  Test{Package: "internal/member", Name: "TestCopiedFlowKeepsOffTheStates/rebuild"}, Invariant: "I2",
+	},
+	{
+		Name: "input-not-checked", Rules: []string{"R21", "R31"},
+		Off:   "`Check` does not compare the input of the progress records",
+		Edits: []Edit{{"internal/member/start.go", "\tif w.Progress == nil || len(w.Progress.Inputs) != 1 {\n", "\tif w.Progress == nil || len(w.Progress.Inputs) == 1 {\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestEveryHintLeadsForward/flow/the_input_was_made_again"}, Invariant: "I7",
+	},
+	{
+		Name: "missing-snapshots-agree", Rules: []string{"R31"},
+		Off:   "`Check` does not compare the group's offsets with a snapshot topic that the start has to make",
+		Edits: []Edit{{"internal/preflight/sample.go", "\t\treturn i.offsetsAlone(ctx)\n", "\t\treturn nil\n"}},
+		Test:  Test{Package: ".", Name: "TestCheckOfMissingSnapshots/offsets_are_there"}, Invariant: "I7",
 	},
 }

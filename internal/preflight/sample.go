@@ -93,7 +93,7 @@ func (i *inspection) partitioner(ctx context.Context, role string, f wire.Facts)
 func (i *inspection) lastProgress(ctx context.Context) error {
 	f := i.found.Progress
 	if !f.Exists {
-		return nil
+		return i.offsetsAlone(ctx)
 	}
 	tails := map[int32]tail{}
 	var seen *fence.Progress
@@ -120,15 +120,26 @@ func (i *inspection) lastProgress(ctx context.Context) error {
 		return i.found.note("progress", "progress in "+f.Topic, "", refused)
 	}
 	i.found.add(claim.Finding{ID: "progress", What: "progress in " + f.Topic, Fact: fmt.Sprintf("of this group, incarnation %d, last written %s", seen.Incarnation, seen.At.UTC().Format("2006-01-02 15:04:05Z"))})
+	i.madeAgain(*seen)
+	return i.offsets(ctx, tails)
+}
+
+// madeAgain says what a start does with an input that was deleted and created again: a rebuild begins anew with it.
+// Else it stops, and the offsets' finding says so, if they could be asked for.
+func (i *inspection) madeAgain(seen fence.Progress) {
 	for _, then := range seen.Inputs {
 		for _, in := range i.found.Inputs {
-			if in.Topic == then.Topic && in.ID != then.TopicID {
+			switch {
+			case in.Topic != then.Topic || !in.Exists || in.ID == then.TopicID:
+			case i.Rebuilds:
+				i.found.warn(fmt.Sprintf("input topic %s was deleted and created again since: its id was %x and is %x, and Start.Disagreement is Rebuild: the start drops all states, and what they have of the topic as it was does not come back", in.Topic, then.TopicID, in.ID),
+					"keep a copy of the states if they are needed, before the start")
+			case i.Refused == nil || i.committedOffsets[in.Topic] == nil:
 				i.found.warn(fmt.Sprintf("input topic %s was deleted and created again since: its id was %x and is %x, and the start stops with %q", in.Topic, then.TopicID, in.ID, stream.ErrInputChanged),
 					"Start.Disagreement: Rebuild, to begin with the input as it is, or another group; Rebuild drops all states, and what they have of the topic as it was does not come back")
 			}
 		}
 	}
-	return i.offsets(ctx, tails)
 }
 
 func (i *inspection) otherGroup(p fence.Progress) error {
