@@ -30,7 +30,7 @@ It is one broker in this process, without replication, for development and demon
 With --data it keeps its topics over restarts; without, everything is in memory.
 With --sasl it takes one user: --sasl-user (default "holdfast") with the password in
 --sasl-password-file, by --sasl-mechanism (default SCRAM-SHA-256).`,
-		Example: `  holdfast broker --topic payments:4 --topic ledger-snapshots:4:compact
+		Example: `  holdfast broker --topic payments:3 --topic ledger-snapshots:3:compact
   holdfast broker --data ./broker --listen 127.0.0.1:9092 --tls`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.runBroker(c, f) },
@@ -48,7 +48,7 @@ With --sasl it takes one user: --sasl-user (default "holdfast") with the passwor
 func parseTopic(text string) (devbroker.Topic, error) {
 	parts := strings.Split(text, ":")
 	bad := func(why string) (devbroker.Topic, error) {
-		return devbroker.Topic{}, usage("--topic payments:4, or --topic ledger-snapshots:4:compact", "--topic %s: %s", text, why)
+		return devbroker.Topic{}, usage("--topic payments:3, or --topic ledger-snapshots:3:compact", "--topic %s: %s", text, why)
 	}
 	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" {
 		return bad("not of the form name:partitions[:compact]")

@@ -72,7 +72,7 @@ func TestExitCodes(t *testing.T) {
 			"--sasl-password-file", missing}, exitUsage, []string{missing, "Try: "}},
 		{"no certificate", []string{"demo", "--brokers", "127.0.0.1:1", "--tls-ca", missing}, exitUsage, []string{missing, "Try: "}},
 		{"no properties", []string{"demo", "--command-config", missing}, exitUsage, []string{missing, "Try: "}},
-		{"bad topic", []string{"broker", "--topic", "payments"}, exitUsage, []string{"payments", "Try: --topic payments:4"}},
+		{"bad topic", []string{"broker", "--topic", "payments"}, exitUsage, []string{"payments", "Try: --topic payments:3"}},
 		{"TLS without data", []string{"broker", "--tls"}, exitUsage, []string{"Try: add --data"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -38,7 +38,7 @@ func main() {
 			k.Set(cents)
 			k.Emit(stream.Message{Topic: "balances", Key: k.Bytes(), Value: strconv.AppendInt(nil, cents, 10)})
 			fmt.Printf("%-5s %+6d  balance %5d\n", k.Bytes(), p.Cents, cents)
-			if r.Offset == last {
+			if last(r.Partition, r.Offset) {
 				stop() // an example ends; a service runs until it is told to stop
 			}
 			return nil

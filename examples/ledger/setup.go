@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,8 +24,9 @@ var payments = []struct {
 	cents   int
 }{{"ann", 1000}, {"bob", 500}, {"ann", -250}, {"cid", 75}, {"bob", -500}, {"ann", 40}}
 
-// setUp connects, makes the topics and writes the payments. It returns the offset of the last one.
-func setUp(ctx context.Context) (cluster kafka.Config, last int64, done func()) {
+// setUp connects, makes the topics and writes the payments. last reports whether they
+// are all behind an offset of a partition.
+func setUp(ctx context.Context) (cluster kafka.Config, last func(partition int32, offset int64) bool, done func()) {
 	flag.Parse()
 	cluster, done = kafka.Config{Brokers: strings.Split(*brokers, ",")}, func() {}
 	if *brokers == "" {
@@ -38,31 +40,47 @@ func setUp(ctx context.Context) (cluster kafka.Config, last int64, done func()) 
 			}
 		}
 	}
-	last, err := pay(ctx, cluster)
+	written, err := pay(ctx, cluster)
 	if err != nil {
 		log.Fatal(err)
 	}
-	return cluster, last, done
+	return cluster, behind(written), done
 }
 
-func pay(ctx context.Context, cluster kafka.Config) (last int64, err error) {
+// pay returns the offset of the last one in each partition that has one.
+func pay(ctx context.Context, cluster kafka.Config) (last map[int32]int64, err error) {
 	client, err := cluster.Client()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer client.Close()
+	last = map[int32]int64{}
 	for _, topic := range []string{"payments", "balances"} {
-		// One partition, so that the output has one order. -1: the broker's default replication.
+		// One partition, so that the output has one order; one that is there stays as it is. -1: the broker's default replication.
 		if _, err := kadm.NewClient(client).CreateTopic(ctx, 1, -1, nil, topic); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return 0, kafka.Explain(err)
+			return nil, kafka.Explain(err)
 		}
 	}
 	for _, p := range payments {
 		r := &kgo.Record{Topic: "payments", Key: []byte(p.account), Value: fmt.Appendf(nil, `{"cents":%d}`, p.cents)}
 		if err := client.ProduceSync(ctx, r).FirstErr(); err != nil {
-			return 0, kafka.Explain(err)
+			return nil, kafka.Explain(err)
 		}
-		last = r.Offset
+		last[r.Partition] = r.Offset
 	}
 	return last, nil
+}
+
+// behind returns a function that reports whether all that was written is behind the offset that it is told, of one
+// partition after the other. It may be called from several goroutines.
+func behind(last map[int32]int64) func(partition int32, offset int64) bool {
+	var mu sync.Mutex
+	return func(partition int32, offset int64) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if at, ok := last[partition]; ok && offset >= at {
+			delete(last, partition)
+		}
+		return len(last) == 0
+	}
 }

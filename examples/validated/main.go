@@ -56,7 +56,7 @@ func main() {
 		OnError:     dlq.Classes(dlq.On(errInvalid, stream.DeadLetter)), // everything else stops
 		DeadLetters: &dlq.Policy{Topic: "events-rejected"},
 		Hooks: []holdfast.Hooks{{Committed: func(c stream.Committed) {
-			if c.Next > last {
+			if last(c.Partition.Partition, c.Next-1) {
 				stop() // an example ends; a service runs until it is told to stop
 			}
 		}}},
