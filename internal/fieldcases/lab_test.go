@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -228,21 +227,11 @@ func (l *lab) reads(topic string) func(kmsg.Request) bool {
 	}
 }
 
-// restores reports whether a request fetches from the snapshots, but for the first one after each call of starts: a
-// member that starts looks at a progress record before it joins the group.
-func (l *lab) restores() (starts func(), is func(kmsg.Request) bool) {
-	var looks atomic.Int64
+// restores reports whether a request fetches from the snapshots for a restore. A start looks at the newest progress
+// record before it joins the group, and asks for less at once.
+func (l *lab) restores() func(kmsg.Request) bool {
 	reads := l.reads(snapshots)
-	return func() { looks.Add(1) }, func(req kmsg.Request) bool {
-		if !reads(req) {
-			return false
-		}
-		if looks.Load() > 0 {
-			looks.Add(-1)
-			return false
-		}
-		return true
-	}
+	return func(req kmsg.Request) bool { return reads(req) && req.(*kmsg.FetchRequest).MaxBytes >= 4<<20 }
 }
 
 // has reports whether the group is stable with n members.

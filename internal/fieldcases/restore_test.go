@@ -150,11 +150,9 @@ func TestCaseD9MembersJoinDuringTheRestore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 4)
 	l.before(20)
-	starts, restores := l.restores()
-	came, release := l.hold(kmsg.Fetch, restores)
+	came, release := l.hold(kmsg.Fetch, l.restores())
 	var rs []*run
 	for i, name := range []string{"a", "b", "c", "d"} {
-		starts()
 		rs = append(rs, l.start(name, l.config()))
 		<-came
 		l.await("the group is stable with the member in it", l.has(i+1))
@@ -218,10 +216,8 @@ func TestCaseE6RestoreLongerThanTheSession(t *testing.T) {
 					return fold(ctx, k, r)
 				}
 			}
-			starts, restores := l.restores()
-			came, release := l.hold(kmsg.Fetch, restores)
+			came, release := l.hold(kmsg.Fetch, l.restores())
 			pulse := l.pulse()
-			starts()
 			r := l.start("after", l.config())
 			<-came
 			l.write(0, 5)

@@ -69,7 +69,7 @@ func newestProgress(ctx context.Context, log wire.Log) (newest *fence.Progress, 
 	if err != nil {
 		return nil, err
 	}
-	_, err = log.Read(ctx, wire.ReadOptions{From: max(start, stable-progressTail), To: stable, Committed: true}, func(r *kgo.Record) error {
+	_, err = log.Read(ctx, wire.ReadOptions{From: max(start, stable-progressTail), To: stable, MaxBytes: sampledBytes, Committed: true}, func(r *kgo.Record) error {
 		if !fence.IsProgressKey(r.Key) || r.Value == nil {
 			return nil
 		}
