@@ -45,7 +45,7 @@ type tail struct {
 }
 
 // lookAfter is how long nothing may come of what a partition is known to have before the worker looks, and
-// lookAgain how long after a look the next one is.
+// lookAgainAfter how long after a look the next one is.
 const (
 	lookAfter      = time.Second
 	lookAgainAfter = 10 * time.Second
