@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"os"
+	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -64,6 +65,26 @@ func TestProductIsThere(t *testing.T) {
 	for _, dir := range product {
 		if _, err := os.Stat(path.Join("../..", dir)); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// What the module's public packages import from it is part of the product.
+func TestProductIsWhole(t *testing.T) {
+	t.Parallel()
+	const module = "github.com/holdfast-go/holdfast"
+	args := []string{"list", "-C", "../..", "-deps"}
+	for _, dir := range product {
+		args = append(args, "./"+dir)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		dir, ours := strings.CutPrefix(strings.TrimSpace(line), module)
+		if ours && !InProduct(path.Join(strings.TrimPrefix(dir, "/"), "x.go")) {
+			t.Errorf("%s is imported by the product, and no part of it", dir)
 		}
 	}
 }

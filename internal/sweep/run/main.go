@@ -1,6 +1,8 @@
+//go:build unix
+
 // Command run runs the pieces of the sweeps that have not passed on the present product, one after the other, and keeps
 // what each of them says in the book. It ends when all have passed, at the first interrupt, or when the time that
-// it was given is over; run it again, and it goes on.
+// it was given is over; run it again, and it goes on. Two of them may run side by side, on pieces of their own.
 package main
 
 import (
@@ -8,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -163,8 +166,34 @@ func (s *runner) piece(ctx context.Context, p sweep.Piece) (passed bool, err err
 		Began: began.UTC(), Took: time.Since(began), Says: said(p, log),
 	}
 	fmt.Printf("   passed: %v, %.1f minutes. %s\n", e.Passed, e.Took.Minutes(), e.Says)
-	s.book[p.Name] = e
-	return e.Passed, os.WriteFile(bookFile, []byte(s.book.String()), 0o644)
+	return e.Passed, keep(e)
+}
+
+// keep writes a row into the book. Another run may have written its own since this one began: the book is read again,
+// and locked meanwhile.
+func keep(e sweep.Entry) (err error) {
+	f, err := os.OpenFile(bookFile, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("locking %s: %w", bookFile, err)
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	book, err := sweep.Parse(string(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", bookFile, err)
+	}
+	book[e.Piece] = e
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(book.String()), 0)
+	return err
 }
 
 // absolute has results written to this tree, wherever the test runs.
