@@ -25,7 +25,8 @@ type Book map[string]Entry
 const (
 	heading = "# Sweeps\n\n" +
 		"The long runs, in pieces, and the last run of each. A piece counts for every commit whose product has the name in its row:\n" +
-		"commits with the same name differ in tests and documents alone. `make sweeps` runs what has not passed yet.\n\n" +
+		"commits with the same name differ in tests and documents alone. A fuzz target's product is the code its package imports.\n" +
+		"`make sweeps` runs what has not passed yet.\n\n" +
 		"| Piece | Outcome | Product | Commit | Began | Minutes | Says |\n|---|---|---|---|---|---|---|\n"
 	passed  = "passed"
 	failed  = "FAILED"
@@ -75,10 +76,10 @@ func (b Book) String() string {
 	return text
 }
 
-// Left are the pieces that have not passed on a product.
-func (b Book) Left(pieces []Piece, product string) (out []Piece) {
+// Left are the pieces that have not passed on the product that each is about.
+func (b Book) Left(pieces []Piece, product func(Piece) string) (out []Piece) {
 	for _, p := range pieces {
-		if e, ok := b[p.Name]; !ok || !e.Passed || e.Product != product {
+		if e, ok := b[p.Name]; !ok || !e.Passed || e.Product != product(p) {
 			out = append(out, p)
 		}
 	}

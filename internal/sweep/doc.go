@@ -4,5 +4,6 @@
 //
 // A piece that has passed is not run again until the product has changed, so that the whole can be spread over as
 // many runs as it takes. The product is the code that users import or run: what a change of a test or a document
-// leaves as it was, the pieces need not show again. Command run is what does it.
+// leaves as it was, the pieces need not show again. A fuzz target is about what its package imports, and no more.
+// Command run is what does it.
 package sweep

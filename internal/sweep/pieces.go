@@ -11,6 +11,8 @@ type Piece struct {
 	Name string // "what/which", also the pattern to choose it by
 	Env  []string
 	Args []string // of the go command, or the command itself if it is another
+	// Dir has the package that the piece is about: what that does not import cannot change the outcome. "": the product.
+	Dir string
 	// Says finds the lines of its output that the book keeps. nil: none.
 	Says *regexp.Regexp
 }
@@ -113,7 +115,7 @@ func soaks() (out []Piece) {
 func fuzzes(targets []Target) (out []Piece) {
 	for _, t := range targets {
 		out = append(out, Piece{
-			Name: fmt.Sprintf("fuzz/%s/%s", t.Dir, t.Name),
+			Name: fmt.Sprintf("fuzz/%s/%s", t.Dir, t.Name), Dir: t.Dir,
 			Args: []string{"go", "test", "-C", t.Dir, "-run=^$", "-fuzz=^" + t.Name + "$", "-fuzztime=10m", "-fuzzminimizetime=10s", "-parallel=2", "."},
 			Says: regexp.MustCompile(`fuzz: (elapsed: 10m[^\n]*)`),
 		})

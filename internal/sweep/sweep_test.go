@@ -37,7 +37,7 @@ func TestLeft(t *testing.T) {
 		"a": {Piece: "a", Passed: true, Product: "now"}, "b": {Piece: "b", Product: "now"}, "c": {Piece: "c", Passed: true, Product: "before"},
 	}
 	var names []string
-	for _, p := range b.Left([]Piece{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}, "now") {
+	for _, p := range b.Left([]Piece{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}, func(Piece) string { return "now" }) {
 		names = append(names, p.Name)
 	}
 	if !slices.Equal(names, []string{"b", "c", "d"}) {
@@ -69,10 +69,26 @@ func TestProductIsThere(t *testing.T) {
 	}
 }
 
+// A piece about one package is left again when that package or what it imports has changed, and only then.
+func TestPart(t *testing.T) {
+	t.Parallel()
+	dirs := Imports("errors\n" + module + "/codec\n" + module + "/codec [" + module + "/codec.test]\n" + module + "x\n")
+	if !slices.Equal(dirs, []string{"codec", "codec"}) {
+		t.Fatalf("%v, want codec twice", dirs)
+	}
+	const tree = "100644 blob 1\tcodec/a.go\n100644 blob 2\tfence/a.go\n"
+	name := Part(tree, dirs)
+	if Part(strings.Replace(tree, "blob 2", "blob 9", 1), dirs) != name {
+		t.Error("a package that is not imported changes the part")
+	}
+	if Part(strings.Replace(tree, "blob 1", "blob 9", 1), dirs) == name {
+		t.Error("a package that is imported does not change the part")
+	}
+}
+
 // What the module's public packages import from it is part of the product.
 func TestProductIsWhole(t *testing.T) {
 	t.Parallel()
-	const module = "github.com/holdfast-go/holdfast"
 	args := []string{"list", "-C", "../..", "-deps"}
 	for _, dir := range product {
 		args = append(args, "./"+dir)
@@ -81,9 +97,8 @@ func TestProductIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(out)) {
-		dir, ours := strings.CutPrefix(strings.TrimSpace(line), module)
-		if ours && !InProduct(path.Join(strings.TrimPrefix(dir, "/"), "x.go")) {
+	for _, dir := range Imports(string(out)) {
+		if !InProduct(path.Join(dir, "x.go")) {
 			t.Errorf("%s is imported by the product, and no part of it", dir)
 		}
 	}

@@ -61,7 +61,10 @@ func run(ctx context.Context, only string, limit time.Duration, list bool) error
 	if err != nil {
 		return err
 	}
-	left := s.book.Left(chosen, s.product)
+	if err := s.parts(ctx, chosen); err != nil {
+		return err
+	}
+	left := s.book.Left(chosen, s.about)
 	fmt.Printf("sweep: %d of %d pieces have passed on product %s, %d are left\n", len(chosen)-len(left), len(chosen), s.product, len(left))
 	if list {
 		for _, p := range left {
@@ -76,6 +79,8 @@ func run(ctx context.Context, only string, limit time.Duration, list bool) error
 type runner struct {
 	book            sweep.Book
 	commit, product string
+	tree            string            // "git ls-tree -r" of the commit
+	part            map[string]string // the product's part that a piece about one directory depends on, by directory
 	logs            string
 }
 
@@ -106,7 +111,30 @@ func open(ctx context.Context) (*runner, error) {
 		return nil, err
 	}
 	logs, err := os.MkdirTemp("", "holdfast-sweep-")
-	return &runner{book: book, commit: strings.TrimSpace(commit), product: sweep.Product(tree), logs: logs}, err
+	return &runner{book: book, commit: strings.TrimSpace(commit), product: sweep.Product(tree), tree: tree, part: map[string]string{}, logs: logs}, err
+}
+
+// parts finds the part of the product that each piece about one package depends on.
+func (s *runner) parts(ctx context.Context, pieces []sweep.Piece) error {
+	for _, p := range pieces {
+		if _, known := s.part[p.Dir]; known || p.Dir == "" {
+			continue
+		}
+		list, err := exec.CommandContext(ctx, "go", "list", "-C", p.Dir, "-deps", "-test", ".").Output()
+		if err != nil {
+			return fmt.Errorf("go list of %s: %w", p.Dir, err)
+		}
+		s.part[p.Dir] = sweep.Part(s.tree, sweep.Imports(string(list)))
+	}
+	return nil
+}
+
+// about names the product that a piece's outcome is of.
+func (s *runner) about(p sweep.Piece) string {
+	if p.Dir == "" {
+		return s.product
+	}
+	return s.part[p.Dir]
 }
 
 func git(ctx context.Context, args ...string) (string, error) {
@@ -162,7 +190,7 @@ func (s *runner) piece(ctx context.Context, p sweep.Piece) (passed bool, err err
 		return false, runErr
 	}
 	e := sweep.Entry{
-		Piece: p.Name, Passed: runErr == nil, Product: s.product, Commit: s.commit,
+		Piece: p.Name, Passed: runErr == nil, Product: s.about(p), Commit: s.commit,
 		Began: began.UTC(), Took: time.Since(began), Says: said(p, log),
 	}
 	fmt.Printf("   passed: %v, %.1f minutes. %s\n", e.Passed, e.Took.Minutes(), e.Says)
