@@ -12,6 +12,9 @@
 //   - InitProducerID with an epoch that is stale is accepted and fences the owner. Kafka refuses it.
 //   - Compaction does not stop at the last stable offset: a record of an open transaction that is
 //     aborted later removes the committed record of its key.
+//   - Compaction moves the start of the log, where Kafka leaves it. So the start tells nothing here, and Holdfast's
+//     guard against a snapshot log whose head was deleted (R26) is off on this broker: a flow restores from what
+//     is left. On Kafka it stops.
 //   - A stable offset fetch waits for any open transaction of the group, where Kafka waits for one
 //     that has offsets of the partition that is asked for.
 //   - One group cannot have members of both protocols. A member of KIP-848 that comes to classic ones is

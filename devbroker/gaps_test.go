@@ -173,6 +173,24 @@ func TestGapCompactionIgnoresOpenTransactions(t *testing.T) {
 	}
 }
 
+func TestGapCompactionMovesTheLogStart(t *testing.T) {
+	t.Parallel()
+	g := newGap(t)
+	for range 3 { // the last batch is never compacted
+		if err := g.cl.ProduceSync(g.ctx, &kgo.Record{Topic: topic, Key: []byte("k"), Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.b.cluster.Compact()
+	starts, err := kadm.NewClient(g.cl).ListStartOffsets(g.ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if start, ok := starts.Lookup(topic, 0); !ok || start.Err != nil || start.Offset == 0 {
+		t.Fatalf("gap closed: after compaction the log of three records of one key begins at %+v", start)
+	}
+}
+
 func TestGapStableFetchWaitsForTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	g := newGap(t)

@@ -228,19 +228,55 @@ func TestStateThatCannotBeCopiedStops(t *testing.T) {
 	}
 	c, _ := p.noClone(holdfast.FencedState, stream.Skip)
 	c.Commit = holdfast.Commit{Persist: time.Hour, Interval: time.Hour}
-	c.Codec = muteOn{}
-	fold := c.Fold
-	c.Fold = func(ctx context.Context, k *holdfast.Key[tallies], r stream.Record) error {
+	c.Codec, c.Fold = muteOn{}, muting(c.Fold)
+	err := until(p, c, 4)
+	e, ok := errors.AsType[*stream.Error](err)
+	if !errors.Is(err, stream.ErrEncode) || !ok || string(e.Key) != "k" || e.Offset != 2 {
+		t.Errorf("run: %v, want %v of the key at offset 2", err, stream.ErrEncode)
+	}
+}
+
+// I7 and R29: under KeepDirty it does not stop, as the state may become one that can be written. The partition is
+// granted anew with pauses that grow, and not at once as after the first failed step: that would be for ever.
+func TestStateThatCannotBeCopiedIsTriedWithPauses(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	const drops = 5
+	for _, value := range []string{"mute", "bad", "bad", "bad", "bad", "bad"} { // one is decided on each time
+		p.must(p.cl.ProduceSync(t.Context(), &kgo.Record{Key: []byte("k"), Value: []byte(value)}).FirstErr())
+	}
+	c, _ := p.noClone(holdfast.FencedState, stream.Skip)
+	c.Commit = holdfast.Commit{Persist: time.Hour, Interval: time.Hour, OnPersistError: holdfast.KeepDirty}
+	c.Codec, c.Fold = muteOn{}, muting(spoiling(0))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var lost []time.Time
+	c.Hooks = append(c.Hooks, holdfast.Hooks{Lost: func(stream.Released) {
+		if lost = append(lost, time.Now()); len(lost) == drops {
+			cancel()
+		}
+	}})
+	f, err := holdfast.New(c)
+	p.must(err)
+	p.must(f.Run(ctx))
+	if len(lost) < drops {
+		t.Fatalf("the memory was dropped %d times, want %d: the test shows nothing", len(lost), drops)
+	}
+	for i, least := 1, 100*time.Millisecond; i < drops-1; i, least = i+1, 2*least {
+		if took := lost[i+1].Sub(lost[i]); took < least {
+			t.Errorf("I7: drop %d came %v after the one before, want %v or more", i+2, took, least)
+		}
+	}
+}
+
+// muting is a fold that makes a state on "mute" which muteOn has no words for.
+func muting(fold func(context.Context, *holdfast.Key[tallies], stream.Record) error) func(context.Context, *holdfast.Key[tallies], stream.Record) error {
+	return func(ctx context.Context, k *holdfast.Key[tallies], r stream.Record) error {
 		err := fold(ctx, k, r)
 		if s, _ := k.State(); string(r.Value) == "mute" {
 			s["mute"] = 1
 		}
 		return err
-	}
-	err := until(p, c, 4)
-	e, ok := errors.AsType[*stream.Error](err)
-	if !errors.Is(err, stream.ErrEncode) || !ok || string(e.Key) != "k" || e.Offset != 2 {
-		t.Errorf("run: %v, want %v of the key at offset 2", err, stream.ErrEncode)
 	}
 }
 

@@ -48,6 +48,10 @@ func (p *pacing) ranOut(now time.Time, bytes int64, alone bool, timeout, forget 
 	return times, now.Sub(p.stuck)
 }
 
+// hopeless reports whether what cannot be made smaller has run out of time so often, and for so long, that the
+// member stops.
+func hopeless(times int, since, limit time.Duration) bool { return times >= slowest && since >= limit }
+
 func (p *pacing) wrote(bytes int64, took, had time.Duration, full int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +108,7 @@ func (w *worker) slow(now time.Time, b *engine.Batch, err error) error {
 	times, since := w.pace.ranOut(now, b.Size, again == engine.Unchanged, w.m.cfg.TransactionTimeout, w.m.tooSlow())
 	bound := w.pace.learned()
 	w.engine.Bound(bound)
-	if times >= slowest && since >= w.m.cfg.SilenceLimit {
+	if hopeless(times, since, w.m.cfg.SilenceLimit) {
 		return fmt.Errorf("the transaction of one step or state alone, %d times in a row: %w", times, err)
 	}
 	w.log.Info("a batch that ran out of time comes again smaller", "bytes", b.Size, "bound", bound, "alone", again == engine.Unchanged)

@@ -46,4 +46,22 @@ var answerBugs = []Bug{
 		Edits: []Edit{{"internal/member/stall.go", "if s.since.IsZero() || s.stable != e.stable {", "if s.since.IsZero() {"}},
 		Test:  Test{Package: "internal/member", Name: "TestInputStallIsFound"}, Invariant: "I6",
 	},
+	{
+		Name: "end-of-a-stall-told-again", Rules: []string{"R33"},
+		Off:   "an input that goes on is told to go on at each look",
+		Edits: []Edit{{"internal/member/stall.go", "\ts.told = nil\n\tw.log.Info", "\tw.log.Info"}},
+		Test:  Test{Package: "internal/member", Name: "TestEndOfAnInputStallIsToldOnce"}, Invariant: "I6",
+	},
+	{
+		Name: "ended-transaction-named", Rules: []string{"R33"},
+		Off:   "a check names a transaction that has ended between its two looks, with another one open behind it",
+		Edits: []Edit{{"internal/preflight/transactions.go", "b.at == h.at && b.stable == h.stable", "b.at == h.at"}},
+		Test:  Test{Package: "internal/preflight", Name: "TestEndedTransactionsAreNotNamed"}, Invariant: "I6",
+	},
+	{
+		Name: "no-holder-named", Rules: []string{"R33"},
+		Off:   "a check names a transaction that has ended before its producer is asked for",
+		Edits: []Edit{{"internal/preflight/transactions.go", "case !ok: // it has", "case !ok && err != nil: // it has"}},
+		Test:  Test{Package: "internal/preflight", Name: "TestEndedTransactionsAreNotNamed"}, Invariant: "I6",
+	},
 }

@@ -125,6 +125,12 @@ var memberBugs = []Bug{
 		Test:  Test{Package: "internal/member", Name: "TestFoldsThatFailWithoutCloneGoForward/FencedState_skip_one_in_a_hundred"}, Invariant: "I7",
 	},
 	{
+		Name: "no-pause-for-what-cannot-be-copied", Rules: []string{"R29"},
+		Off:   "under `KeepDirty`, a partition whose state the codec cannot copy is granted anew at once, each time",
+		Edits: []Edit{{memberTainted, "if w.copying { //", "if w.copying && w.m == nil { //"}},
+		Test:  Test{Package: "internal/member", Name: "TestStateThatCannotBeCopiedIsTriedWithPauses"}, Invariant: "I7",
+	},
+	{
 		Name: "back-before-forward", Rules: []string{"R29"},
 		Off:   "what precedes a record that spoiled a state is dropped with the memory",
 		Edits: []Edit{{memberTainted, "\tif err := w.commitAll(); err != nil {\n\t\treturn err\n\t}\n", ""}},

@@ -9,6 +9,12 @@ var slowBugs = []Bug{
 		Test:  Test{Package: "internal/pace", Name: "TestHalfAsMuchDownToNothing"}, Invariant: "I7",
 	},
 	{
+		Name: "slow-for-a-moment", Rules: []string{"R27"},
+		Off:   "ten transactions in a row that run out of time stop the member, however short they are",
+		Edits: []Edit{{"internal/member/slow.go", "return times >= slowest && since >= limit", "return times >= slowest"}},
+		Test:  Test{Package: "internal/member", Name: "TestSlowStopsAfterManyTimesAndLong"}, Invariant: "I7",
+	},
+	{
 		Name: "slow-never-grows", Rules: []string{"R27"},
 		Off:   "batches stay as small as they became, however quick the brokers are",
 		Edits: []Edit{{"internal/pace/pace.go", "\tp.most += p.most/4 + 1\n", ""}},

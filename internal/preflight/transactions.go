@@ -41,9 +41,7 @@ func (i *inspection) openTransactions(ctx context.Context) {
 		}
 		var still []heldUp
 		still, err = i.heldUp(ctx)
-		held = slices.DeleteFunc(still, func(h heldUp) bool {
-			return !slices.ContainsFunc(held, func(b heldUp) bool { return b.at == h.at && b.stable == h.stable })
-		})
+		held = stillHeld(held, still)
 	}
 	switch {
 	case err != nil:
@@ -60,6 +58,14 @@ func (i *inspection) openTransactions(ctx context.Context) {
 			i.found.advise(fmt.Sprintf("%d more partitions wait", len(held)-heldNamed))
 		}
 	}
+}
+
+// stillHeld returns those of the later look that wait at the same place as before. Where it is another one, that
+// transaction has ended.
+func stillHeld(before, later []heldUp) []heldUp {
+	return slices.DeleteFunc(later, func(h heldUp) bool {
+		return !slices.ContainsFunc(before, func(b heldUp) bool { return b.at == h.at && b.stable == h.stable })
+	})
 }
 
 // heldUp returns the partitions of the component's topics that have something above the last stable offset.

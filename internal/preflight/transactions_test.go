@@ -1,12 +1,14 @@
 package preflight
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/claim"
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 // A transaction that holds up readers of any topic of the component is named, with where, since when and how it
@@ -58,5 +60,30 @@ func TestOpenTransactionsAreNamed(t *testing.T) {
 	}
 	if f := look(); f.Level() != claim.LevelOK {
 		t.Errorf("after its end: %+v", f)
+	}
+}
+
+// A transaction that ended between two looks is not named: neither where another one is open behind it, nor where
+// it ended before its producer was asked for.
+func TestEndedTransactionsAreNotNamed(t *testing.T) {
+	t.Parallel()
+	at := func(partition int32, stable int64) heldUp {
+		return heldUp{at: stream.Partition{Topic: "in", Partition: partition}, stable: stable, high: stable + 10}
+	}
+	before, later := []heldUp{at(0, 5), at(1, 5), at(2, 5)}, []heldUp{at(0, 5), at(1, 9), at(3, 5)}
+	if held := stillHeld(before, later); !slices.Equal(held, []heldUp{at(0, 5)}) {
+		t.Errorf("I6: held up are %+v, want in/0 alone", held)
+	}
+	_, job := embedded(t, nil)
+	client, err := job.Kafka.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	i := &inspection{client: client}
+	i.found.add(claim.Finding{ID: "open-transactions", What: "open transactions"})
+	i.nameHolder(t.Context(), at(1, 0))
+	if f := one(t, i.found, "open-transactions"); f.Level() != claim.LevelOK {
+		t.Errorf("I6: without any: %+v", f)
 	}
 }
