@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -86,13 +87,7 @@ func number(text []byte, bits int) (int64, error) {
 }
 
 // quote makes bytes from a stranger fit for an error: printable and short.
-func quote(b []byte) string {
-	const enough = 60
-	if len(b) > enough {
-		return strconv.Quote(string(b[:enough])) + "…"
-	}
-	return strconv.Quote(string(b))
-}
+func quote(b []byte) string { return visible.Quote(string(b), 60) }
 
 // formatID returns a topic id in the spelling of Kafka's tools.
 func formatID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }

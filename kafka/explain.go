@@ -14,12 +14,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
 // Explain turns an error of a first contact into one that says what to do: it wraps
 // stream.ErrUnreachable, ErrNotAuthenticated, ErrNotAuthorized or ErrBrokerTooOld and has a hint. An
 // error that it does not know, or that has been explained already, comes back as it is; nil is nil.
+//
+// A text of a broker or a token endpoint is escaped, and stays on its line.
 //
 // It knows the errors of kgo, of Kafka's protocol, of TLS and of the network.
 func Explain(err error) error {
@@ -32,10 +35,25 @@ func Explain(err error) error {
 			return err
 		}
 	}
+	err = escaped(err)
 	for _, class := range []func(error) (string, error){explainSASL, explainACL, explainVersion, explainTLS, explainEOF, explainNetwork} {
 		if hint, sentinel := class(err); sentinel != nil {
 			return stream.NewError("connect to Kafka", fmt.Errorf("%w: %w", sentinel, err)).Hinted("%s", hint)
 		}
+	}
+	return err
+}
+
+// told is an error of somebody else's words: brokers, resolvers and token endpoints choose parts of them.
+type told struct{ error }
+
+func (t told) Error() string { return visible.Text(t.error.Error()) }
+func (t told) Unwrap() error { return t.error }
+
+// escaped returns err as it is if nothing in it is to be escaped.
+func escaped(err error) error {
+	if text := err.Error(); visible.Text(text) != text {
+		return told{err}
 	}
 	return err
 }
@@ -157,7 +175,7 @@ func explainNetwork(err error) (string, error) {
 	)
 	switch {
 	case errors.As(err, &dns):
-		return "the host name " + dns.Name + " does not resolve: check its spelling and the name service", stream.ErrUnreachable
+		return "the host name " + visible.Text(dns.Name) + " does not resolve: check its spelling and the name service", stream.ErrUnreachable
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nothing listens on that address: check host and port, and that the broker runs", stream.ErrUnreachable
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &op) && op.Timeout():

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/visible"
 )
 
 // The sentinels of the whole project. Each names one condition; the comment says what to do.
@@ -153,11 +155,12 @@ func (e *Error) Hinted(format string, args ...any) *Error {
 	return e
 }
 
+// Error has all of it but the key. What a terminal would obey of texts that came from outside is escaped.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
 	if e.Topic != "" {
-		fmt.Fprintf(&b, " %s", e.Topic)
+		fmt.Fprintf(&b, " %s", visible.Text(e.Topic))
 		if e.Partition >= 0 {
 			fmt.Fprintf(&b, "/%d", e.Partition)
 		}
@@ -169,18 +172,18 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " (key of %d bytes)", len(e.Key))
 	}
 	if e.Group != "" {
-		fmt.Fprintf(&b, " group %s", e.Group)
+		fmt.Fprintf(&b, " group %s", visible.Text(e.Group))
 	}
 	if e.TransactionalID != "" {
-		fmt.Fprintf(&b, " transactional id %s", e.TransactionalID)
+		fmt.Fprintf(&b, " transactional id %s", visible.Text(e.TransactionalID))
 	}
-	cause, stack, found := strings.Cut(fmt.Sprint(e.Err), StackMark)
+	cause, stack, found := strings.Cut(visible.Lines(fmt.Sprint(e.Err)), StackMark)
 	if e.Hint != "" {
 		cause = strings.TrimRight(cause, ".") // of a broker's message
 	}
 	fmt.Fprintf(&b, ": %s", cause)
 	if e.Hint != "" {
-		fmt.Fprintf(&b, ". Next: %s", e.Hint)
+		fmt.Fprintf(&b, ". Next: %s", visible.Lines(e.Hint))
 	}
 	if found {
 		b.WriteString(StackMark + stack)

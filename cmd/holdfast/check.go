@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/codec"
 	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/internal/rule"
+	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/pipe"
 	"github.com/holdfast-go/holdfast/stream"
@@ -285,7 +286,7 @@ func (a *app) printChecked(f checkFlags, k kafka.Config, r claim.Report) error {
 		b.WriteString(text + "\n")
 		for _, fix := range one.Fix {
 			// A command is one line, so that it can be copied.
-			fmt.Fprintf(&b, "%*sFix: %s\n", checkMargin, "", fix)
+			fmt.Fprintf(&b, "%*sFix: %s\n", checkMargin, "", visible.Text(fix))
 		}
 	}
 	if r.Level() != claim.LevelFault {

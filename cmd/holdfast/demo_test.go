@@ -180,7 +180,7 @@ func TestDemoVerdictForPeople(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			a := &app{stdout: &out, stderr: &out}
+			a := &app{stdout: harmless(&out), stderr: harmless(&out)}
 			if err := a.printVerdict(c.flags, c.result, demo.Details{}); err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +203,7 @@ func TestDemoVerdictForPeople(t *testing.T) {
 func TestResentIsNotRefused(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	a := &app{stdout: &out, stderr: &out}
+	a := &app{stdout: harmless(&out), stderr: harmless(&out)}
 	r := demo.Result{Events: 10, Keys: 2}
 	d := demo.Details{Rightful: map[string]int{"TxnOffsetCommit ILLEGAL_GENERATION": 3}}
 	if err := a.printVerdict(demoFlags{}, r, d); err != nil {

@@ -30,7 +30,7 @@ func (a *app) demoDisplay(o demo.Options) *demoDisplay {
 	d := &demoDisplay{to: a.stderr, color: a.color(a.stderr), last: time.Now(), o: o}
 	if terminal(a.stderr) {
 		d.bar = progressbar.NewOptions(o.Events,
-			progressbar.OptionSetWriter(a.stderr),
+			progressbar.OptionSetWriter(a.stderr.Unwrap()), // it moves the cursor
 			progressbar.OptionSetWidth(6),
 			progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionSetPredictTime(false),

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/letters"
 	"github.com/holdfast-go/holdfast/dlq"
+	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -30,21 +30,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// printable makes a text of a stranger fit for a terminal, which would obey its control characters.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case !unicode.IsPrint(r):
-			return utf8.RuneError
-		}
-		return r
-	}, text)
-}
-
 func short(text string) string {
-	text = printable(text)
+	text = visible.Text(text)
 	if utf8.RuneCountInString(text) <= shortText {
 		return text
 	}
@@ -61,7 +48,7 @@ func (a *app) printRows(topic string, rows []letters.Row) error {
 	for _, r := range rows {
 		origin, failed, reason := "-", "-", r.Reason
 		if r.Origin != nil {
-			origin = r.Origin.String()
+			origin = visible.Text(r.Origin.String())
 		}
 		if r.Attempt > 0 {
 			failed = fmt.Sprintf("%d×", r.Attempt)
@@ -107,7 +94,7 @@ func (a *app) printLetter(l dlq.Letter) error {
 	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(table, "%s\t%s\n", name, printable(value))
+			fmt.Fprintf(table, "%s\t%s\n", name, visible.Text(value))
 		}
 	}
 	line("Letter", l.Record.Topic+" "+row.Place.String())
@@ -140,7 +127,7 @@ func printPayload(w io.Writer, r stream.Record) error {
 		fmt.Fprintln(w, "\nHeaders")
 	}
 	for _, h := range r.Headers {
-		fmt.Fprintf(w, "  %s = %s\n", printable(h.Key), inline(h.Value))
+		fmt.Fprintf(w, "  %s = %s\n", visible.Text(h.Key), inline(h.Value))
 	}
 	fmt.Fprintf(w, "\nKey (%s)\n", size(r.Key))
 	printBytes(w, r.Key)
@@ -157,9 +144,8 @@ func size(b []byte) string {
 
 // textual reports whether b reads as text: UTF-8 that needs no control characters but line breaks and tabs.
 func textual(b []byte) bool {
-	return utf8.Valid(b) && strings.IndexFunc(string(b), func(r rune) bool {
-		return r != '\n' && r != '\r' && r != '\t' && !unicode.IsPrint(r)
-	}) < 0
+	text := strings.ReplaceAll(string(b), "\r\n", "\n")
+	return visible.Lines(text) == text
 }
 
 // inline is a header's value on one line.
@@ -168,7 +154,7 @@ func inline(b []byte) string {
 	case b == nil:
 		return "null"
 	case textual(b):
-		return printable(string(b))
+		return visible.Text(string(b))
 	}
 	return "0x" + hex.EncodeToString(b)
 }
@@ -183,7 +169,7 @@ func printBytes(w io.Writer, b []byte) error {
 		return nil
 	}
 	for line := range strings.Lines(text) {
-		if _, err := fmt.Fprintf(w, "  %s\n", strings.Trim(line, "\r\n")); err != nil {
+		if _, err := fmt.Fprintf(w, "  %s\n", strings.TrimRight(line, "\r\n")); err != nil {
 			return err
 		}
 	}
@@ -196,7 +182,7 @@ func (a *app) printReplay(topic string, executed bool, p *letters.Plan, s letter
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "LETTER\tORIGIN\tTO\tATTEMPT\tREASON")
 		for _, i := range p.Items {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", i.Letter, i.Origin, i.To, i.Attempt, short(i.Reason))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", i.Letter, visible.Text(i.Origin.String()), visible.Text(i.To.String()), i.Attempt, short(i.Reason))
 		}
 		if err := table.Flush(); err != nil {
 			return err

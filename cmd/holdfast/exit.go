@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -55,6 +56,11 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
+// further sets the further lines of an error in, so that no text of a stranger looks like a line of ours.
+func further(text string) string {
+	return strings.ReplaceAll(strings.TrimRight(visible.Lines(text), "\n"), "\n", "\n  ")
+}
+
 // printError prints the cause, then what to try.
 func printError(w io.Writer, command string, err error) {
 	cause, try := err.Error(), ""
@@ -64,14 +70,14 @@ func printError(w io.Writer, command string, err error) {
 	}
 	var e *stream.Error
 	if try == "" && errors.As(err, &e) && e.Hint != "" {
-		cause, try = strings.Replace(cause, ". Next: "+e.Hint, "", 1), e.Hint
+		cause, try = strings.Replace(cause, ". Next: "+visible.Lines(e.Hint), "", 1), e.Hint
 	}
 	// A hint of the library can begin with why it happened: that is a cause, and nothing to try.
 	if why, what, ok := strings.Cut(try, ": "); ok && strings.HasPrefix(what, "check ") {
 		cause, try = cause+" ("+why+")", what
 	}
-	fmt.Fprintf(w, "%s: %s\n", command, cause)
+	fmt.Fprintf(w, "%s: %s\n", command, further(cause))
 	if try != "" {
-		fmt.Fprintf(w, "Try: %s\n", try)
+		fmt.Fprintf(w, "Try: %s\n", further(try))
 	}
 }

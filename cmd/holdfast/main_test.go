@@ -110,7 +110,7 @@ func TestEveryGlobalFlagHasAVariable(t *testing.T) {
 		"HOLDFAST_SASL_PASSWORD_FILE": "p", "HOLDFAST_TIMEOUT": "7s", "HOLDFAST_JSON": "true", "HOLDFAST_NO_COLOR": "true",
 		"HOLDFAST_VERBOSE": "2",
 	}
-	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+	a := &app{stdin: strings.NewReader(""), stdout: harmless(io.Discard), stderr: harmless(io.Discard)}
 	flags := a.root().PersistentFlags()
 	if err := flags.Set("sasl-user", "given"); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestEveryGlobalFlagHasAVariable(t *testing.T) {
 
 func TestNoFlagTakesASecret(t *testing.T) {
 	t.Parallel()
-	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+	a := &app{stdin: strings.NewReader(""), stdout: harmless(io.Discard), stderr: harmless(io.Discard)}
 	root := a.root()
 	for _, c := range append(root.Commands(), root) {
 		c.Flags().VisitAll(func(f *pflag.Flag) { refuseSecret(t, f.Name) })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/claim"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/prove"
+	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/kafka"
 )
 
@@ -165,7 +166,7 @@ func (a *app) keepReport(dir string, r prove.Report) error {
 		if err != nil {
 			return fmt.Errorf("--out: %w", err)
 		}
-		return errors.Join(print(file), file.Close())
+		return errors.Join(print(harmless(file)), file.Close())
 	}
 	return errors.Join(
 		write(".txt", func(to io.Writer) error { return writeReport(to, a.name(), false, r) }),
@@ -257,13 +258,13 @@ func (a *app) printCleaned(c prove.Cleaned) error {
 		return json.NewEncoder(a.stdout).Encode(c)
 	}
 	for _, t := range c.Topics {
-		fmt.Fprintln(a.stdout, "removed topic", t)
+		fmt.Fprintln(a.stdout, "removed topic", visible.Text(t))
 	}
 	for _, g := range c.Groups {
-		fmt.Fprintln(a.stdout, "removed group", g)
+		fmt.Fprintln(a.stdout, "removed group", visible.Text(g))
 	}
 	for _, l := range c.Left {
-		fmt.Fprintln(a.stdout, "left", l)
+		fmt.Fprintln(a.stdout, "left", visible.Text(l))
 	}
 	if len(c.Topics)+len(c.Groups)+len(c.Left) == 0 {
 		fmt.Fprintln(a.stdout, "nothing was left behind under the prefix")

@@ -15,13 +15,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tail"
+	"github.com/holdfast-go/holdfast/internal/visible"
 )
 
 // app is what every subcommand shares: the streams and the global flags.
 type app struct {
 	lookup         func(string) (string, bool) // a variable of the environment
 	stdin          io.Reader
-	stdout, stderr io.Writer
+	stdout, stderr *visible.Writer // that let no text of a stranger act
 	connection     connection
 	program        string // how this program was run: "holdfast", a path, or go run
 	json           bool
@@ -33,7 +36,8 @@ type app struct {
 // run runs one command line and returns its exit code. It is main without the process; lookup is
 // os.LookupEnv or stands for it.
 func run(ctx context.Context, lookup func(string) (string, bool), args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{lookup: lookup, stdin: stdin, stdout: stdout, stderr: stderr, program: programName(os.Args[0])}
+	a := &app{lookup: lookup, stdin: stdin, program: programName(os.Args[0])}
+	a.stdout, a.stderr = harmless(stdout), harmless(stderr)
 	root := a.root()
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
@@ -49,10 +53,10 @@ func run(ctx context.Context, lookup func(string) (string, bool), args []string,
 		err = usage(path+" --help", "%w", err)
 	}
 	if code := exitCode(ctx, err); code != exitInterrupted {
-		printError(stderr, path, err)
+		printError(a.stderr, path, err)
 		return code
 	}
-	printError(stderr, path, errInterrupted)
+	printError(a.stderr, path, errInterrupted)
 	return exitInterrupted
 }
 
@@ -206,11 +210,19 @@ func (a *app) logger() *slog.Logger {
 	default:
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(visible.NewHandler(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})))
+}
+
+// harmless stands before w, so that whatever is printed, a terminal obeys none of it but our colours.
+func harmless(w io.Writer) *visible.Writer {
+	return visible.NewWriter(w, green, red, tail.Yellow, plain)
 }
 
 // terminal reports whether w is one.
 func terminal(w io.Writer) bool {
+	if v, ok := w.(*visible.Writer); ok {
+		w = v.Unwrap()
+	}
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -55,7 +55,7 @@ var Mistakes = []string{
 
 // All returns every bug.
 func All() []Bug {
-	return slices.Concat(transactionBugs, takeoverBugs, ownershipBugs, engineBugs, memberBugs, positionBugs, unfencedBugs, layoutBugs, answerBugs, slowBugs, bytesBugs)
+	return slices.Concat(transactionBugs, takeoverBugs, ownershipBugs, engineBugs, memberBugs, positionBugs, unfencedBugs, layoutBugs, answerBugs, slowBugs, bytesBugs, strangerBugs)
 }
 
 // switchFile is where every rule is asked for, and asked the condition there.

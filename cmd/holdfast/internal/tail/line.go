@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -19,7 +19,7 @@ import (
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
 const (
-	yellow = "\x1b[33m"
+	Yellow = "\x1b[33m" // of a terminal, which the command has to let through
 	red    = "\x1b[31m"
 	reset  = "\x1b[0m"
 )
@@ -35,7 +35,7 @@ func (a author) String() string {
 	if a.pid < 0 || a.id == "" {
 		return a.short()
 	}
-	return fmt.Sprintf("%s (%s)", escaped(a.id), a.short())
+	return fmt.Sprintf("%s (%s)", visible.Name(a.id), a.short())
 }
 
 // short is the author without the transactional id, which is long and the same in many lines.
@@ -47,16 +47,7 @@ func (a author) short() string {
 }
 
 // legend says whose the producer id is.
-func (a author) legend() string { return fmt.Sprintf("pid %d is %s", a.pid, escaped(a.id)) }
-
-// escaped returns text as it is if nothing in it acts on a terminal or could be taken for something
-// else, and quoted otherwise.
-func escaped(text string) string {
-	if q := strconv.Quote(text); q[1:len(q)-1] != text || strings.Contains(text, " ") {
-		return q
-	}
-	return text
-}
+func (a author) legend() string { return fmt.Sprintf("pid %d is %s", a.pid, visible.Name(a.id)) }
 
 // textLine is an entry on a line.
 func (c Config) textLine(e wire.Entry, by author, widths *widths) string {
@@ -101,7 +92,7 @@ func (c Config) progress(r *kgo.Record) (told string, ok bool) {
 		return told, true
 	}
 	for _, in := range p.Inputs {
-		told += fmt.Sprintf("  next offset of %s: %d", escaped(in.Topic), in.Next)
+		told += fmt.Sprintf("  next offset of %s: %d", visible.Name(in.Topic), in.Next)
 	}
 	return told, true
 }
@@ -126,7 +117,7 @@ func colored(s wire.Status, text string) string {
 	case wire.StatusAborted, wire.StatusAbortMarker:
 		return red + text + reset
 	case wire.StatusOpen:
-		return yellow + text + reset
+		return Yellow + text + reset
 	}
 	return text
 }
