@@ -140,6 +140,7 @@ func (c *Config) decideCommit(s *State) {
 	}
 	s.Latest = id
 	snap, off := s.decided()
+	c.checkMoved(s, off)
 	if s.TxnOff != 0 && off < s.Off {
 		s.fail(badOffsetFell)
 	}
@@ -164,7 +165,7 @@ func (c *Config) decideCommit(s *State) {
 				s.fail(badOutputTwice)
 			}
 		}
-		if c.Outputs && r < int(off) && r >= c.begins(s, int(off)) && s.outs(r) == 0 {
+		if c.Outputs && r < int(off) && !c.Input[r].Marker && r >= c.begins(s, int(off)) && s.outs(r) == 0 {
 			s.fail(badOutputLost)
 		}
 	}
@@ -202,7 +203,7 @@ func (s *State) output(r int) {
 func (c *Config) markSnapshot(s *State) {
 	if s.Txn == txnPrepCommit {
 		s.Snap, _ = s.decided()
-		s.Prog, s.ProgID = s.TxnB.Off, s.TxnB.ID
+		s.Prog, s.ProgID, s.OldInc = s.TxnB.Off, s.TxnB.ID, 0
 	}
 	s.TxnSnap = 0
 	for i := range s.P {

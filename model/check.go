@@ -16,13 +16,16 @@ const (
 	badStop        // committed offset beyond the progress record: the protocol would stop for a lost log
 	badDisturb     // a process that gives up aborts another's open transaction
 	badTwoStarts   // R23: the flow has begun at one offset and begins at another
+	badEmptied     // R25: stops because records are gone, all of which were folded
+	badMoved       // R31: committed what was folded without the records before it
 	badStuck       // no quiescent good state can be reached without another fault
 	badCount
 )
 
 var badName = [...]string{"none", "I1 offset ahead of snapshots", "I2 wrong state", "I2 applied regressed",
 	"I1 committed offset fell", "I3 lost update", "I3 stale write visible", "I4 output twice", "I4 output lost",
-	"belief wrong", "R20 deleted key came back", "stops: c > p", "aborts another's transaction", "R23 two starts", "stuck: no recovery without a fault"}
+	"belief wrong", "R20 deleted key came back", "stops: c > p", "aborts another's transaction", "R23 two starts",
+	"R25 stops for what was folded", "R31 keys moved", "stuck: no recovery without a fault"}
 
 func (s *State) fail(b uint8) {
 	if s.Bad == badNone {
@@ -44,6 +47,7 @@ func (c *Config) checkWriter(s *State) {
 // checkSnapshots checks what a restore would find.
 func (c *Config) checkSnapshots(s *State, snap [2]Val, off uint8) {
 	for k, v := range snap {
+		v = v.state()
 		if v != 0 && v != c.want(s, k, v.applied()+1) {
 			s.fail(badState)
 		}
@@ -63,10 +67,10 @@ func (c *Config) checkState(s *State) {
 		off = min(off, s.Prog)
 	}
 	for r, in := range c.Input {
-		if r < c.begins(s, int(off)) {
+		if r < c.begins(s, int(off)) || in.Marker {
 			continue
 		}
-		if (int(off) > r || snap[in.Key].applied() >= r) && s.outs(r) == 0 && (s.P[0].Pending|s.P[1].Pending)>>r&1 == 0 {
+		if (int(off) > r || snap[in.Key].state().applied() >= r) && s.outs(r) == 0 && (s.P[0].Pending|s.P[1].Pending)>>r&1 == 0 {
 			s.fail(badOutputLost)
 		}
 	}
@@ -77,18 +81,24 @@ func (c *Config) good(s *State) bool {
 	if s.Halt != 0 { // named, and nothing was written: what comes next is the operator's
 		return true
 	}
+	if s.Grown != 0 { // every process has stopped
+		return s.P[0].Up == 0 && s.P[1].Up == 0 && s.Txn == txnEmpty
+	}
 	o := int(s.Owner) - 1
-	if o < 0 || s.Txn != txnEmpty || int(s.Off) != len(c.Input) || s.Ghost.Kind != msgNone {
+	if s.P[0].Leaving != 0 || s.P[1].Leaving != 0 {
+		return false
+	}
+	if o < 0 || s.Txn != txnEmpty || int(s.Off) != c.rest() || s.Ghost.Kind != msgNone {
 		return false
 	}
 	p := &s.P[o]
 	for k, v := range s.Snap {
-		if want := c.want(s, k, len(c.Input)); v != want && !(v == 0 && want.kind() == kindDeleted) {
+		if want := c.want(s, k, c.rest()); v != want && !(v == 0 && want.kind() == kindDeleted) {
 			return false
 		}
 	}
-	for r := range c.Input {
-		if n := s.outs(r); r >= c.begins(s, len(c.Input)) && (n == 0 || c.Outputs && n != 1) {
+	for r := range c.rest() {
+		if n := s.outs(r); r >= c.begins(s, c.rest()) && !c.Input[r].Marker && (n == 0 || c.Outputs && n != 1) {
 			return false
 		}
 	}
@@ -97,6 +107,10 @@ func (c *Config) good(s *State) bool {
 
 func initial(c *Config) State {
 	s := State{Left: c.Faults}
+	if c.Rebuild {
+		old := mkVal(0, 7, kindLive) | before
+		s.OldInc, s.Snap = 1, [2]Val{old, old}
+	}
 	for i := range s.P {
 		s.P[i] = Proc{Up: 1, Member: 1, Tok: tokValid}
 	}

@@ -4,8 +4,10 @@ import "reflect"
 
 // Rec is one input record.
 type Rec struct {
-	Key int
-	Del bool
+	Key    int
+	Del    bool
+	Marker bool // nothing to fold: a marker, an aborted record, what compaction has removed
+	Moved  bool // of a key whose records before it are in another partition: written after the input has got one more
 }
 
 // Rules are the protocol's rules; each can be switched off. The zero value is no rule at all: see AllRules.
@@ -47,6 +49,20 @@ type Rules struct {
 	Regrant  bool // gone, but assigned under the live member id: a new ownership is granted (R2)
 	R2Join   bool // a join number tells a membership from the next one under the same member id (R2)
 	R23      bool // the start of a new flow is committed before the first fold
+
+	R24        bool // an ownership ends before its member leaves; off: one that the client has forgotten stays held
+	R25        bool // the position follows what was read; off: what was folded
+	R25Both    bool // ... and is committed with a progress record; off: the offset alone
+	R26        bool // a restore from a snapshot log whose head was deleted stops
+	R27Known   bool // a batch that ran out of time is made smaller once it is known not to be committed; off: in doubt
+	R27Off     bool // a part of a whole batch commits the offset behind its own last output; off: behind all of it
+	R27Whole   bool // a whole batch with states is made smaller by a restore; off: its states go with a part of it
+	R30Restore bool // a restore leaves out the states of before a rebuild
+	R30Again   bool // a key that has come again since the rebuild gets no tombstone
+	R30Next    bool // an owner goes on with the tombstones that the one before it has not written
+	R31        bool // a batch waits for a look at the input's partitions
+	R31After   bool // ... that begins after its records were fetched; off: any since the last commit
+	R31Start   bool // a start compares the input with the layout that the states are of; off: it takes the present one
 }
 
 // AllRules is the protocol as designed.
@@ -70,6 +86,8 @@ type Config struct {
 	KeepID   bool  // KIP-848: an expelled member rejoins under the member id that it had
 	Strict   bool  // report a rightful owner that finds c < p, instead of looking again
 	NoBelief bool  // do not check what an owner believes, only what comes of it
+	Pipe     bool  // with Outputs: no state, and a batch may be a part of what waits
+	Rebuild  bool  // the snapshots are of before a rebuild, which the first owner begins
 	Latest   bool  // a new flow begins at the end that its input has at that moment, which is any
 	Faults   uint8 // total
 	// Fault classes that may occur; each occurrence costs one of Faults.
@@ -83,6 +101,11 @@ type Config struct {
 	Refuse   bool // the broker refuses one record for what it is
 	Failover bool // the transaction coordinator moves, and forgets which epoch came before the current one
 	Accident bool // everything stops, and the committed offset or the snapshot topic is not what it was at the next start
+	Head     bool // everything stops, and the head of the snapshot log is gone at the next start
+	Empties  bool // everything stops once all is committed, and retention has emptied the input at the next start
+	Leave    bool // a process is asked to end
+	Slow     bool // a transaction runs out of time
+	Grow     bool // the input gets another partition
 	Rules
 
 	Seen map[string]int // if not nil: how often each kind of step was taken
@@ -109,6 +132,9 @@ func withAccident(c Config) Config {
 
 // fold is the user's function: it collects the records since the last delete.
 func (c *Config) fold(v Val, r int) Val {
+	if c.Input[r].Marker || c.Pipe {
+		return v
+	}
 	if c.Input[r].Del {
 		return mkVal(r, 0, kindDeleted)
 	}

@@ -14,6 +14,7 @@ func (c *Config) faultSteps(s *State, out emit) {
 	if c.Accident && s.Hit == 0 {
 		c.accidentSteps(s, out)
 	}
+	c.inputSteps(s, out)
 }
 
 // forgetEpoch makes a retried EndTxn of the epoch before the current one a stranger's: it is answered with a fence
@@ -26,19 +27,22 @@ func (s *State) forgetEpoch() {
 	}
 }
 
+// accident stops everything, and f is what happens then.
+func (s *State) accident(what string, out emit, f func(t *State)) {
+	t := *s
+	t.Left--
+	t.Hit = 1
+	for i := range t.P {
+		t.expel(i)
+		t.P[i] = Proc{Up: 1}
+	}
+	f(&t)
+	out("everything stops; "+what, -1, true, t)
+}
+
 // accidentSteps are what an operator, a retention time or a lost log does while nothing runs.
 func (c *Config) accidentSteps(s *State, out emit) {
-	accident := func(what string, f func(t *State)) {
-		t := *s
-		t.Left--
-		t.Hit = 1
-		for i := range t.P {
-			t.expel(i)
-			t.P[i] = Proc{Up: 1}
-		}
-		f(&t)
-		out("everything stops; "+what, -1, true, t)
-	}
+	accident := func(what string, f func(t *State)) { s.accident(what, out, f) }
 	if s.Txn != txnEmpty { // the next takeover ends it: an accident after that comes to the same
 		return
 	}

@@ -4,7 +4,7 @@ package main
 func (s *State) gone(i int) {
 	p := &s.P[i]
 	buf := p.Buf
-	*p = Proc{Up: p.Up, Member: p.Member, Tok: p.Tok, Assigned: p.Assigned}
+	*p = Proc{Up: p.Up, Member: p.Member, Tok: p.Tok, Assigned: p.Assigned, Late: p.Late, Leaving: p.Leaving}
 	if buf != 0 {
 		p.Buf, p.BufOld = buf, 1
 	}
@@ -47,9 +47,9 @@ func (c *Config) groupSteps(s *State, i int, out emit) {
 		out("expelled by coordinator", i, p.Up != 0, t)
 	}
 	if p.Up == 0 {
-		if p.Member == 0 {
+		if p.Member == 0 && (s.Grown == 0 || !c.R31Start) {
 			t := *s
-			t.P[i].Up = 1
+			t.P[i].Up, t.P[i].Late = 1, s.Grown
 			out("restarts", i, false, t)
 		}
 		return
@@ -64,8 +64,11 @@ func (c *Config) groupSteps(s *State, i int, out emit) {
 			out("crashes, "+msgName[m.Kind]+" still on its way", i, true, t)
 		}
 	}
+	c.watchSteps(s, i, out)
+	c.leaveSteps(s, i, out)
 	switch {
-	case p.Tok == tokNone && p.Member == 0:
+	case p.Leaving == 2: // its client is closed: nothing is told any more
+	case p.Tok == tokNone && p.Member == 0 && p.Leaving == 0:
 		t := *s
 		t.bumpGeneration()
 		t.P[i].Member, t.P[i].Tok = 1, tokValid
@@ -81,6 +84,35 @@ func (c *Config) groupSteps(s *State, i int, out emit) {
 	}
 }
 
+// leaveSteps: the process is asked to end. It drains what it owns, leaves the group, and ends when no ownership is
+// left.
+func (c *Config) leaveSteps(s *State, i int, out emit) {
+	p := s.P[i]
+	t := *s
+	switch {
+	case c.Leave && p.Leaving == 0 && p.Member != 0 && s.Left > 0:
+		t.Left--
+		t.P[i].Leaving = 1
+		if !c.R24 && p.Own == ownHeld {
+			out("is asked to end; the client has forgotten the partition", i, true, t)
+		}
+		switch {
+		case p.Own == ownHeld && p.Phase == phRun && !(c.R2ID && p.SameID == 0):
+			t.P[i].Own, t.P[i].Buf, t.P[i].BufOld = ownDraining, 0, 0
+		case p.Own != ownDraining:
+			t.gone(i)
+		}
+		out("is asked to end", i, true, t)
+	case p.Leaving == 1 && (p.Own == ownNone || !c.R24 && p.Own == ownHeld):
+		t.expel(i)
+		t.P[i].Leaving = 2
+		out("leaves the group", i, false, t)
+	case p.Leaving == 2 && p.Own == ownNone:
+		t.P[i] = Proc{}
+		out("ends", i, false, t)
+	}
+}
+
 // expelledSteps: the client hears that its membership ended and tells the application, or is back before it could.
 func (c *Config) expelledSteps(s *State, i int, out emit) {
 	t := *s
@@ -88,7 +120,7 @@ func (c *Config) expelledSteps(s *State, i int, out emit) {
 	t.P[i].Tok, t.P[i].Assigned = tokNone, 0
 	out("lost callback", i, false, t)
 	p := &s.P[i]
-	if !c.Silent || s.Left == 0 || p.Member != 0 || p.Own == ownDraining {
+	if !c.Silent || s.Left == 0 || p.Leaving != 0 || p.Member != 0 || p.Own == ownDraining {
 		return
 	}
 	t = *s
@@ -110,7 +142,7 @@ func (c *Config) expelledSteps(s *State, i int, out emit) {
 func (c *Config) callbackSteps(s *State, i int, out emit) {
 	p := s.P[i]
 	mine := int(s.Owner) == i+1 && s.Moving == 0
-	if mine && p.Own == ownNone && (p.Assigned == 0 || c.Regrant) {
+	if mine && p.Leaving == 0 && p.Own == ownNone && (p.Assigned == 0 || c.Regrant) {
 		t := *s
 		c.grant(&t, i)
 		what := "assigned callback: granted"

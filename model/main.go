@@ -14,6 +14,7 @@ import (
 // Configs are the bounded instances.
 func Configs() []Config {
 	put, put2, del := Rec{Key: 0}, Rec{Key: 1}, Rec{Key: 0, Del: true}
+	marker, moved := Rec{Marker: true}, Rec{Key: 1, Moved: true}
 	return []Config{
 		everyFault(Config{Name: "state-1key", Input: []Rec{put, put}}),
 		everyFault(Config{Name: "state-2key", Input: []Rec{put2, put}}),
@@ -31,6 +32,18 @@ func Configs() []Config {
 		withAccident(everyFault(Config{Name: "accident-state", Input: []Rec{put, put}})),
 		withAccident(everyFault(Config{Name: "accident-del", Input: []Rec{put, del, put}})),
 		withAccident(everyFault(Config{Name: "accident-outputs", Input: []Rec{put, del}, Outputs: true})),
+		everyFault(Config{Name: "head-state", Input: []Rec{put2, put}, Head: true}),
+		everyFault(Config{Name: "read-state", Input: []Rec{put, marker}, Empties: true}),
+		everyFault(Config{Name: "read-outputs", Input: []Rec{put, marker}, Outputs: true, Empties: true}),
+		everyFault(Config{Name: "leave-state", Input: []Rec{put, put}, Leave: true}),
+		everyFault(Config{Name: "leave-outputs", Input: []Rec{put, put}, Outputs: true, Leave: true}),
+		everyFault(Config{Name: "slow-state", Input: []Rec{put2, put}, Slow: true}),
+		everyFault(Config{Name: "slow-outputs", Input: []Rec{put, put}, Outputs: true, Slow: true}),
+		everyFault(Config{Name: "slow-pipe", Input: []Rec{put, put}, Outputs: true, Pipe: true, Slow: true}),
+		everyFault(Config{Name: "rebuild-state", Input: []Rec{put}, Rebuild: true}),
+		everyFault(Config{Name: "rebuild-outputs", Input: []Rec{put}, Outputs: true, Rebuild: true}),
+		everyFault(Config{Name: "grow-state", Input: []Rec{put, moved}, Grow: true}),
+		everyFault(Config{Name: "grow-outputs", Input: []Rec{put, moved}, Outputs: true, Grow: true}),
 	}
 }
 
@@ -84,7 +97,8 @@ func main() {
 func (o *options) run(c *Config) bool {
 	c.Faults = uint8(o.faults)
 	if o.only != "" {
-		for _, f := range []string{"Crash", "Expel", "Silent", "Net", "Timeout", "Bump", "Move", "Refuse", "Failover", "Accident"} {
+		for _, f := range []string{"Crash", "Expel", "Silent", "Net", "Timeout", "Bump", "Move", "Refuse", "Failover",
+			"Accident", "Head", "Empties", "Leave", "Slow", "Grow"} {
 			set(c, f, slices.Contains(split(o.only), f))
 		}
 	}

@@ -9,6 +9,7 @@ func (c *Config) pendingMsg(s *State, i int) Msg {
 	case p.Phase == phInit || p.Phase == phReInit:
 		m.Kind, m.Ep = msgInit, epNone
 	case p.Phase != phRun:
+	case p.Step == stClosed && p.Ep != epNone && c.waitsForLook(p):
 	case p.Step == stClosed && p.Ep != epNone:
 		m.Kind, m.B = msgProduce, p.B
 	case p.Step == stTokenRead:
@@ -46,6 +47,7 @@ func (c *Config) netSteps(s *State, i int, out emit) {
 	case ans != ansWait:
 		lost := t
 		c.answered(&t, i, m.Kind, ans)
+		c.slowInDoubt(&t, i, m.Kind, out)
 		out(name+[...]string{" ok", "", " refused: producer epoch", " refused: old generation", " refused: unknown member"}[ans], i, false, t)
 		if c.Net && s.Left > 0 && ans == ansOK {
 			lost.Left--
@@ -134,6 +136,7 @@ func (c *Config) transportError(s *State, i int, kind uint8, what string, out em
 		out(what+", client retries", i, true, *s)
 	}
 	c.fenced(s, i, kind)
+	c.slowInDoubt(s, i, kind, out)
 	out(what, i, true, *s)
 }
 
@@ -185,6 +188,7 @@ func (c *Config) knownCommitted(s *State, i int) {
 		}
 	}
 	p.B, p.Step, p.Ended, p.Decided, p.Fresh, p.Phase = Batch{}, stNone, 0, 0, 0, phRun
+	p.Slow, p.Same = 0, 0
 }
 
 // knownAborted: the same effects may go again, as another attempt.
@@ -192,6 +196,11 @@ func (c *Config) knownAborted(s *State, i int) {
 	p := &s.P[i]
 	if p.Decided == 1 && !c.NoBelief {
 		s.fail(badBelief)
+	}
+	if p.Slow != 0 {
+		p.Phase = phRun
+		c.smaller(s, i)
+		return
 	}
 	p.Step, p.Ended, p.Decided, p.Phase = stClosed, 0, 0, phRun
 	p.B.ID, p.B.Base = newID, p.Last

@@ -3,7 +3,8 @@ package main
 // view completes a restore: everything below the captured high watermark has been read.
 func (c *Config) view(s *State, i int) {
 	p := &s.P[i]
-	p.Mem, p.Last = s.Snap, s.ProgID
+	p.Last = s.ProgID
+	c.load(s, i)
 	if !c.R12Order {
 		p.Phase = phFetch
 		return
@@ -16,6 +17,9 @@ func (c *Config) compare(s *State, i int, prog uint8) {
 	p := &s.P[i]
 	start := p.C
 	switch {
+	case c.R26 && s.Headless != 0:
+		s.Halt = 1
+		return
 	case c.TV1Init && p.C < prog: // a torn commit: the progress record went with the snapshots, so it is the start
 		start = prog
 	case c.Table && (p.C < prog || p.C == prog && p.CID != p.Last): // someone commits beside us: look again
@@ -31,6 +35,13 @@ func (c *Config) compare(s *State, i int, prog uint8) {
 		p.Fresh = 1
 	}
 	p.Pos, p.Known, p.Phase, p.C, p.CID, p.Looked = start, p.C, phRun, 0, 0, 0
+	if s.Emptied != 0 && int(start) < len(c.Input) {
+		s.fail(badEmptied)
+	}
+	if s.OldInc != 0 {
+		p.Fresh = 2
+		p.B, p.Step = Batch{ID: newID, Base: p.Last}, stClosed
+	}
 	for k := range p.Mem {
 		if want := c.want(s, k, p.Mem[k].applied()+1); p.Mem[k] != 0 && p.Mem[k] != want {
 			s.fail(badState)

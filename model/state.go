@@ -22,6 +22,8 @@ const (
 	kindLive
 	kindDeleted   // D(N), "deleted at N": still has an applied offset
 	kindTombstone // only in a batch: once committed the key is gone, since compaction may remove it at any time
+
+	before = Val(1 << 7) // of before a rebuild: no state, but there for whoever else reads the topic
 )
 
 func mkVal(applied int, mask, kind uint8) Val { return Val(uint8(applied+1) | mask<<2 | kind<<5) }
@@ -134,6 +136,11 @@ type Proc struct {
 	Fresh      uint8    // 1: neither offset nor progress was found; 2: the start is resolved and not yet committed (only with Latest)
 	Looked     uint8    // committed offset and progress disagreed, and were read again (only with Accident)
 	BufOld     uint8    // it was tagged by an earlier ownership
+	Leaving    uint8    // 1: asked to end; 2: it has left the group (only with Leave)
+	Slow       uint8    // the batch ran out of time, and its outcome is read back first (only with Slow)
+	Drop       uint8    // keys of before the rebuild that the log still has (only with Rebuild)
+	Same       uint8    // a look that counts for the batch has found the input's partitions as they were (only with Grow)
+	Late       uint8    // the process was started after the input had got a partition (only with Grow)
 	B, Parked  Batch    // Parked: only with R9 off
 }
 
@@ -156,6 +163,10 @@ type State struct {
 	Left                 uint8 // faults left
 	Began                uint8 // where the first fold of all began, + 1 (checked, never read by the protocol; only with Latest)
 	Hit                  uint8 // the one accident has happened
+	Grown                uint8 // the input has got a partition
+	Emptied              uint8 // retention has emptied the input
+	Headless             uint8 // the head of the snapshot log was deleted
+	OldInc               uint8 // the newest progress record is of before the rebuild
 	Halt                 uint8 // an owner has stopped with a named cause, and waits for an operator
 	Bad                  uint8 // first violated check
 }

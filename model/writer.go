@@ -47,6 +47,8 @@ func (c *Config) localSteps(s *State, i int, out emit) {
 			}
 		})
 	case phRun:
+		c.lookSteps(s, i, step)
+		c.slowSteps(s, i, out)
 		c.writerSteps(s, i, step)
 	}
 	if p.Phase == phRun || p.Phase >= phReInit && !c.R5Fold {
@@ -77,8 +79,8 @@ func (c *Config) foldSteps(s *State, i int, step func(string, func(*State, *Proc
 		return
 	}
 	if !c.Queue {
-		if int(p.Pos) < len(c.Input) {
-			step("folds", func(t *State, p *Proc) { c.foldOne(t, i, int(p.Pos)) })
+		if r := c.next(s, p.Pos); r >= 0 {
+			step("folds", func(t *State, p *Proc) { c.foldOne(t, i, r) })
 		}
 		return
 	}
@@ -104,7 +106,14 @@ func (c *Config) foldOne(s *State, i, r int) {
 		s.Began = uint8(r) + 1
 	}
 	p.Pos = uint8(r) + 1
-	if p.Mem[k].applied() >= r {
+	if c.Input[r].Marker || p.Mem[k].applied() >= r {
+		return
+	}
+	if c.R30Again {
+		p.Drop &^= 1 << k
+	}
+	if c.Pipe {
+		p.Pending |= 1 << r
 		return
 	}
 	p.Mem[k] = c.fold(p.Mem[k], r)
@@ -131,6 +140,9 @@ func (c *Config) writerSteps(s *State, i int, step func(string, func(*State, *Pr
 		}
 		c.closeSteps(s, i, step)
 	case stClosed:
+		if !c.R25Both && p.B.Keys == 0 && p.B.Outs == 0 && p.Fresh == 0 && p.Ep != epNone {
+			step("leaves the progress record out", func(t *State, p *Proc) { p.Step = stProduced })
+		}
 		if p.Ep == epNone {
 			step("initialises late", func(t *State, p *Proc) { p.Phase = phReInit })
 		}
@@ -195,6 +207,8 @@ func (c *Config) closeSteps(s *State, i int, step func(string, func(*State, *Pro
 			dirty |= 1 << k
 		}
 	}
+	c.partSteps(s, i, dirty, step)
+	c.dropSteps(s, i, dirty, step)
 	for set := uint8(0); set < 4; set++ {
 		if set&^dirty != 0 || set != dirty && (c.Outputs || p.Own == ownDraining) {
 			continue
@@ -208,26 +222,7 @@ func (c *Config) closeSteps(s *State, i int, step func(string, func(*State, *Pro
 		if set == 0 && off <= p.Known || c.R18 && !c.Outputs && p.Pending&c.recordsOf(set) != 0 {
 			continue
 		}
-		step("closes a batch", func(t *State, p *Proc) {
-			b := Batch{Keys: set, Off: off, ID: newID, Base: p.Last}
-			for k := range p.Mem {
-				if set>>k&1 == 0 {
-					continue
-				}
-				b.Vals[k] = p.Mem[k]
-				if p.Mem[k].kind() == kindDeleted && (c.Outputs || !c.R20) {
-					b.Vals[k] = mkVal(p.Mem[k].applied(), 0, kindTombstone)
-				}
-				p.InHold[k] = p.oldest(k)
-				if c.R17Two {
-					p.Hold[k] = 0
-				}
-			}
-			if c.Outputs {
-				b.Outs, p.Pending = p.Pending, 0
-			}
-			p.B, p.Step = b, stClosed
-		})
+		step("closes a batch", func(t *State, p *Proc) { c.closeOne(p, set, off) })
 	}
 	if c.Outputs || !c.R20 || p.Own == ownDraining {
 		return
@@ -249,6 +244,28 @@ func (c *Config) closeSteps(s *State, i int, step func(string, func(*State, *Pro
 	}
 }
 
+// closeOne makes a batch of the states of set, and of all outputs under FencedOutputs.
+func (c *Config) closeOne(p *Proc, set, off uint8) {
+	b := Batch{Keys: set, Off: off, ID: newID, Base: p.Last}
+	for k := range p.Mem {
+		if set>>k&1 == 0 {
+			continue
+		}
+		b.Vals[k] = p.Mem[k]
+		if p.Mem[k].kind() == kindDeleted && (c.Outputs || !c.R20) {
+			b.Vals[k] = mkVal(p.Mem[k].applied(), 0, kindTombstone)
+		}
+		p.InHold[k] = p.oldest(k)
+		if c.R17Two {
+			p.Hold[k] = 0
+		}
+	}
+	if c.Outputs {
+		b.Outs, p.Pending = p.Pending, 0
+	}
+	p.B, p.Step = b, stClosed
+}
+
 // oldest is key k's least hold. Outside the one batch in flight there is an in-flight hold only for a parked batch.
 func (p *Proc) oldest(k int) uint8 {
 	if p.InHold[k] != 0 && (p.Hold[k] == 0 || p.InHold[k] < p.Hold[k]) {
@@ -259,7 +276,7 @@ func (p *Proc) oldest(k int) uint8 {
 
 func (c *Config) recordsOf(keys uint8) (m uint8) {
 	for r, in := range c.Input {
-		if keys>>in.Key&1 != 0 {
+		if !in.Marker && keys>>in.Key&1 != 0 {
 			m |= 1 << r
 		}
 	}
