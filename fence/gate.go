@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -14,8 +15,11 @@ import (
 // allow has said yes (R4). It sits there, and not around the client's calls, because the client
 // sends InitProducerID by itself: again and again while the broker answers CONCURRENT_TRANSACTIONS,
 // after a transport error, and from its own recovery.
+//
+// It also counts the commits that go out, since the client's word for one is not enough (see txn.end).
 type gate struct {
-	allow func(context.Context) error
+	allow   func(context.Context) error
+	commits atomic.Int64 // EndTxn requests that commit
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -90,7 +94,7 @@ type gatedConn struct {
 	cancel context.CancelFunc
 }
 
-var initKey = int16(kmsg.InitProducerID)
+var initKey, endKey = int16(kmsg.InitProducerID), int16(kmsg.EndTxn)
 
 // errGate wraps what the gate says, so that the client does not take it for a network error that is
 // worth a retry.
@@ -106,7 +110,25 @@ func (c *gatedConn) Write(b []byte) (int, error) {
 			return 0, errGate{err}
 		}
 	}
+	if isCommit(b) {
+		c.gate.commits.Add(1)
+	}
 	return c.Conn.Write(b)
+}
+
+// isCommit reports whether a frame is an EndTxn that commits. Behind size and key are the version in 2 bytes, the
+// correlation id in 4, the client's id behind its length in 2, and in flexible versions the tags, of which there are none.
+func isCommit(b []byte) bool {
+	if len(b) < 14 || int16(binary.BigEndian.Uint16(b[4:])) != endKey {
+		return false
+	}
+	req := kmsg.NewPtrEndTxnRequest()
+	req.SetVersion(int16(binary.BigEndian.Uint16(b[6:])))
+	body := 14 + max(int(int16(binary.BigEndian.Uint16(b[12:]))), 0)
+	if req.IsFlexible() {
+		body++
+	}
+	return body <= len(b) && req.ReadFrom(b[body:]) == nil && req.Commit
 }
 
 // Close ends a wait at the gate, so that closing the client never hangs on it.

@@ -92,3 +92,38 @@ func TestGateIsSealedAfterTheTakeover(t *testing.T) {
 		t.Errorf("%v, %d frames", err, out.frames)
 	}
 }
+
+// The gate counts the commits that go out, in each version of the request, whatever the client's id.
+func TestGateCountsCommits(t *testing.T) {
+	t.Parallel()
+	g := newGate(t.Context(), nil)
+	c, want := g.wrap(&sink{}), int64(0)
+	for _, id := range []*string{nil, kmsg.StringPtr(""), kmsg.StringPtr("flow-1")} {
+		for version := range kmsg.NewPtrEndTxnRequest().MaxVersion() + 1 {
+			for _, commit := range []bool{true, false} {
+				req := kmsg.NewPtrEndTxnRequest()
+				req.Version, req.TransactionalID, req.ProducerID, req.Commit = version, "a transactional id", 1<<62, commit
+				f := kmsg.NewRequestFormatter()
+				if id != nil {
+					f = kmsg.NewRequestFormatter(kmsg.FormatterClientID(*id))
+				}
+				b := f.AppendRequest(nil, req, 7)
+				if _, err := c.Write(b); err != nil {
+					t.Fatal(err)
+				}
+				if commit {
+					want++
+				}
+				if got := g.commits.Load(); got != want {
+					t.Fatalf("version %d, commit %v: %d commits were counted, want %d", version, commit, got, want)
+				}
+				for n := range b { // what is cut off is none, and harmless
+					isCommit(b[:n])
+				}
+			}
+		}
+	}
+	if isCommit(frame(kmsg.EndTxn)) {
+		t.Error("a frame of zeros counts as a commit")
+	}
+}

@@ -311,9 +311,19 @@ func (t *txn) bind(ctx context.Context, tok Token, o Offset, metadata string) er
 	return wire.BindOffset(ctx, t.cl, b, wire.Features(t.c.Features).AddOffsets())
 }
 
+// errNotSent: the client has said that it has committed, and has not asked for it.
+var errNotSent = errors.New("the client has ended the transaction without a request to commit it")
+
 // end waits for the broker's answer until ctx ends or the client is closed; a wait that is cut leaves
-// the outcome unknown.
+// the outcome unknown. So does a commit that the client calls done and has not sent (R5). To the client a
+// transaction is empty in which it finds no partition that took a record: it aborts it, or leaves it open, and
+// returns no error. It may not find the partition yet:
+//
+//  1. The first records of a client wait for the metadata of their topic. It comes, and they are sent.
+//  2. The goroutine that has brought it is held up before it notes the topic's partitions.
+//  3. The records are acknowledged, the offset is bound, and the transaction is to be committed.
 func (t *txn) end(ctx context.Context, commit bool) error {
+	sent := t.gate.commits.Load()
 	how := kgo.TryAbort
 	if commit {
 		how = kgo.TryCommit
@@ -322,6 +332,9 @@ func (t *txn) end(ctx context.Context, commit bool) error {
 	t.wg.Go(func() { answered <- t.cl.EndTransaction(ctx, how) })
 	select {
 	case err := <-answered:
+		if err == nil && commit && t.gate.commits.Load() == sent {
+			err = errNotSent
+		}
 		if err != nil {
 			return &wire.StepError{Step: wire.StepEnd, Err: err}
 		}

@@ -64,6 +64,12 @@ var transactionBugs = []Bug{
 		Test:  Test{Package: "fence", Name: "TestUnknownOutcomeIsReadBack"}, Invariant: "I1",
 	},
 	{
+		Name: "commit-not-sent", Rules: []string{"R5"},
+		Off:   "a commit that the client calls done and has not sent is taken for one",
+		Edits: []Edit{{"fence/producer.go", "\t\tif err == nil && commit && t.gate.commits.Load() == sent {\n", "\t\tif err == nil && commit && t.gate.commits.Load() < sent {\n"}},
+		Test:  Test{Package: "fence", Name: "TestCommitThatIsNotSentIsNoCommit"}, Invariant: "I1",
+	},
+	{
 		Name: "abort-after-a-fence", Rules: []string{"R6"},
 		Off:   "a client that is given up sends an abort first, which ends a successor's transaction",
 		Edits: []Edit{{settle, "\t\tw.producer.close()\n", "\t\tw.producer.end(w.base, false)\n\t\tw.producer.close()\n"}},
