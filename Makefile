@@ -5,8 +5,8 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# All modules of go.work, or the one of go.mod.
-MODULES = $(shell go list -m -f '{{.Dir}}')
+# All packages of all modules of go.work.
+ALL := github.com/holdfast-go/holdfast/...
 # How many schedules "virtual" runs.
 SEEDS ?= 200
 KAFKA_VERSIONS ?= 4.4.0 4.0.0 3.9.1
@@ -14,14 +14,11 @@ KAFKA_VERSIONS ?= 4.4.0 4.0.0 3.9.1
 FAST_TIMEOUT ?= 10m
 STATICCHECK := $(CURDIR)/bin/staticcheck
 
-# $(call each,command) runs a command in every module.
-each = for module in $(MODULES); do echo "== $$module: $(1)"; (cd "$$module" && $(1)); done
-
 # Packages of all modules, that with the longest tests first: the last one to begin has a core to itself.
 # Not the model: it has one goroutine and millions of states, and the race detector no use for either.
-RACED = github.com/holdfast-go/holdfast/cmd/holdfast $$(go list github.com/holdfast-go/holdfast/... | grep -v -e /model$$ -e /cmd/holdfast$$)
+RACED = github.com/holdfast-go/holdfast/cmd/holdfast $$(go list $(ALL) | grep -v -e /model$$ -e /cmd/holdfast$$)
 
-.PHONY: help setup setup-kafka check test test-fast virtual test-kafka acceptance crash-steps matrix soak sweeps nightly model demo example-flights bench-smoke planted accidents fuzz
+.PHONY: help setup setup-kafka check test test-cores test-fast virtual test-kafka acceptance crash-steps matrix soak sweeps nightly model demo example-flights bench-smoke planted accidents fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,24 +37,30 @@ $(STATICCHECK): tools/go.mod tools/go.sum
 
 check: $(STATICCHECK) ## gofmt, go vet and staticcheck, without running anything
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w these files:"; echo "$$unformatted"; exit 1; fi
-	@$(call each,go vet ./...)
+	@go vet $(ALL)
 	@go vet -tags synctests ./internal/virtual
-	@$(call each,$(STATICCHECK) ./...)
+	@$(STATICCHECK) $(ALL)
 
+# Tests on real Kafka wait for brokers and timeouts most of the time: the others go on beside them and give way to them.
 test: setup ## everything: checks, broker-free tests, tests on real Kafka (Java)
 	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory test-fast
-	@$(MAKE) --no-print-directory test-kafka
-	@go run ./internal/planted/run -shard 3
+	@$(MAKE) --no-print-directory -j2 test-kafka test-cores
 
+# What has no clock but its own comes first, beside the tests on Kafka; the race detector's tests on the embedded broker
+# have most of the cores to themselves.
+test-cores:
+	@nice -n 5 go run ./internal/planted/run -shard 3
+	@nice -n 5 $(MAKE) --no-print-directory test-fast
+
+# -vet=off, here and on Kafka: "check" vets the same files, with more analyzers; go test would do it for each kind of build.
 test-fast: ## the tests that need no broker, with the race detector
-	@go test -race -timeout $(FAST_TIMEOUT) -skip ^TestKafka $(RACED)
-	@cd model && go test -timeout $(FAST_TIMEOUT) ./...
+	@cd model && go test -vet=off -timeout $(FAST_TIMEOUT) ./...
 	@$(MAKE) --no-print-directory virtual
+	@go test -race -vet=off -timeout $(FAST_TIMEOUT) -skip ^TestKafka $(RACED)
 
 # Without the race detector, under which a seed takes eight times as long: nightly has some of them with it.
 virtual: ## flows and pipes in virtual time: SEEDS (200) schedules of faults, each judged
-	@go test -v -tags synctests -timeout 240m ./internal/virtual -seeds $(SEEDS) $(VIRTUAL) | grep -Ev '^ *(=== |--- PASS|[a-z_]+_test.go:[0-9]+: [0-9.ms]+: )'
+	@go test -v -vet=off -tags synctests -timeout 240m ./internal/virtual -seeds $(SEEDS) $(VIRTUAL) | grep -Ev '^ *(=== |--- PASS|[a-z_]+_test.go:[0-9]+: [0-9.ms]+: )'
 
 test-kafka: setup-kafka ## the tests on real Kafka, HOLDFAST_KAFKA_VERSION (4.4.0; Java)
 	@scripts/test-kafka.sh
