@@ -135,25 +135,6 @@ func (b *Broker) java(class string, args ...string) *exec.Cmd {
 	return exec.Command(in.java, append(append(flags, "-cp", in.lib()+"/*", class), args...)...)
 }
 
-func (b *Broker) format(ctx context.Context) error {
-	var out bytes.Buffer
-	cmd := b.java("kafka.tools.StorageTool", b.c.formatArgs(b.conf)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	p, err := start(cmd)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-p.exited:
-	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("kafkatest: format broker %d: %w", b.ID, context.Cause(ctx)), p.kill())
-	}
-	if p.err != nil {
-		return fmt.Errorf("kafkatest: format broker %d: %w\n%s", b.ID, p.err, tail(out.Bytes(), 3000))
-	}
-	return nil
-}
-
 func (b *Broker) launch() error {
 	log, err := os.OpenFile(b.logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

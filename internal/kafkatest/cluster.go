@@ -120,7 +120,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	return c.each(func(b *Broker) error {
-		// Formatting and start are a JVM each: the brokers go through them side by side.
+		// The start is a JVM, and so is formatting what the cache does not have: the brokers go through them side by side.
 		if err := b.format(ctx); err != nil {
 			return err
 		}

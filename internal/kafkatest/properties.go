@@ -3,7 +3,6 @@ package kafkatest
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -29,7 +28,7 @@ func (c *Cluster) properties(b *Broker, ports []int, voters string) string {
 		"controller.listener.names":      "CONTROLLER",
 		"inter.broker.listener.name":     "PLAINTEXT",
 		"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL",
-		"log.dirs":                       filepath.Join(c.dir.path, fmt.Sprintf("data%d", b.ID)),
+		"log.dirs":                       b.data(),
 
 		"offsets.topic.replication.factor":                 fmt.Sprint(replicas),
 		"transaction.state.log.replication.factor":         fmt.Sprint(replicas),
