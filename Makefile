@@ -18,13 +18,16 @@ STATICCHECK := $(CURDIR)/bin/staticcheck
 # Not the model: it has one goroutine and millions of states, and the race detector no use for either.
 RACED = github.com/holdfast-go/holdfast/cmd/holdfast $$(go list $(ALL) | grep -v -e /model$$ -e /cmd/holdfast$$)
 
+# $(call timed,part,command) runs the command and says how long it took, and its seconds of a core: user's and kernel's.
+timed = TIMEFORMAT='== $(1): %0R s, %0U+%0S s of a core'; time $(2)
+
 .PHONY: help setup setup-kafka check test test-cores test-fast virtual test-kafka acceptance crash-steps matrix soak sweeps nightly model demo example-flights bench-smoke planted accidents fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what the tests need (Java: a JDK 17 and Maven) and fetch Kafka's jars
-	@$(MAKE) --no-print-directory -j2 setup-kafka $(STATICCHECK)
+	@$(call timed,setup,$(MAKE) --no-print-directory -j2 setup-kafka $(STATICCHECK))
 
 setup-kafka:
 	@scripts/setup-kafka.sh
@@ -43,27 +46,27 @@ check: $(STATICCHECK) ## gofmt, go vet and staticcheck, without running anything
 
 # Tests on real Kafka wait for brokers and timeouts most of the time: the others go on beside them and give way to them.
 test: setup ## everything: checks, broker-free tests, tests on real Kafka (Java)
-	@$(MAKE) --no-print-directory check
+	@$(call timed,checks,$(MAKE) --no-print-directory check)
 	@$(MAKE) --no-print-directory -j2 test-kafka test-cores
 
 # What has no clock but its own comes first, beside the tests on Kafka; the race detector's tests on the embedded broker
 # have most of the cores to themselves.
 test-cores:
-	@nice -n 5 go run ./internal/planted/run -shard 3
+	@$(call timed,planted bugs,nice -n 5 go run ./internal/planted/run -shard 3)
 	@nice -n 5 $(MAKE) --no-print-directory test-fast
 
 # -vet=off, here and on Kafka: "check" vets the same files, with more analyzers; go test would do it for each kind of build.
 test-fast: ## the tests that need no broker, with the race detector
-	@cd model && go test -vet=off -timeout $(FAST_TIMEOUT) ./...
-	@$(MAKE) --no-print-directory virtual
-	@go test -race -vet=off -timeout $(FAST_TIMEOUT) -skip ^TestKafka $(RACED)
+	@$(call timed,model,go test -C model -vet=off -timeout $(FAST_TIMEOUT) ./...)
+	@$(call timed,virtual time,$(MAKE) --no-print-directory virtual)
+	@$(call timed,race detector,go test -race -vet=off -timeout $(FAST_TIMEOUT) -skip ^TestKafka $(RACED))
 
 # Without the race detector, under which a seed takes eight times as long: nightly has some of them with it.
 virtual: ## flows and pipes in virtual time: SEEDS (200) schedules of faults, each judged
 	@go test -v -vet=off -tags synctests -timeout 240m ./internal/virtual -seeds $(SEEDS) $(VIRTUAL) | grep -Ev '^ *(=== |--- PASS|[a-z_]+_test.go:[0-9]+: [0-9.ms]+: )'
 
 test-kafka: setup-kafka ## the tests on real Kafka, HOLDFAST_KAFKA_VERSION (4.4.0; Java)
-	@scripts/test-kafka.sh
+	@$(call timed,real Kafka,scripts/test-kafka.sh)
 
 acceptance: setup-kafka ## the tests that docs/acceptance.md names, and no others: each must exist and pass (Java)
 	@go run ./internal/acceptance/run
