@@ -384,6 +384,7 @@ func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]
 	fresh, replaced := g.grant(added)
 	each(replaced, func(o *Ownership) { g.release(o, true) })
 	each(append(granted, fresh...), func(o *Ownership) { g.assigned(g.ctx, o) })
+	g.session.settle()
 }
 
 // grant makes the ownerships of added. One that is replaced is lost, and has yet to be released.

@@ -33,6 +33,7 @@ type session struct {
 	answered time.Time     // when the newest request was sent by whose answer the group knew the member
 	joinSent time.Time     // when the JoinGroup was sent that has not been answered; zero: none
 	useful   useful        // when the group last answered what lets the member go on
+	settled  bool          // an assigned callback is through since the membership began
 	asking   int           // heartbeats of our own that are under way, beside the client's
 	changed  chan struct{} // closed and replaced when any of this or the token may have changed
 	// expectServerSide: the caller wants KIP-848 and no other protocol.
@@ -58,6 +59,7 @@ func (s *session) joinNumber() int64 {
 func (s *session) membershipEnded() {
 	s.mu.Lock()
 	s.joins++
+	s.settled = false
 	s.answered, s.joinSent = time.Time{}, time.Time{}
 	s.useful.ended()
 	s.wakeLocked()

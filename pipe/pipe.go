@@ -112,6 +112,13 @@ func (p *Pipe) Check(ctx context.Context) (holdfast.Report, error) { return p.jo
 // cluster allows them.
 func (p *Pipe) Claims() []claim.Claim { return p.job.Claims() }
 
+// Status says what the pipe is doing, as holdfast.Flow.Status does. A pipe has no keys, and what it restores are its
+// progress records.
+func (p *Pipe) Status() holdfast.Status { return p.job.Status() }
+
+// Ready is closed when Status.Ready is true for the first time, as holdfast.Flow.Ready is.
+func (p *Pipe) Ready() <-chan struct{} { return p.job.Ready() }
+
 func (c Config) faults() (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, job.Fault(format, args...)) }
 	if len(c.Inputs) == 0 {

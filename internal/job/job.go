@@ -20,8 +20,12 @@ import (
 
 // Job is one component's member of its group.
 type Job struct {
-	cfg Config
-	ran atomic.Bool
+	cfg    Config
+	ran    atomic.Bool
+	ended  atomic.Bool
+	failed atomic.Pointer[stream.StatusError] // what Run has returned
+	member atomic.Pointer[member.Member]      // nil: not started
+	ready  chan struct{}                      // closed when the member is ready for the first time
 }
 
 // New returns a job, or every fault of its configuration together with those given.
@@ -30,7 +34,7 @@ func New(c Config, faults []error) (*Job, error) {
 	if err := c.validate(faults); err != nil {
 		return nil, err
 	}
-	return &Job{cfg: c}, nil
+	return &Job{cfg: c, ready: make(chan struct{})}, nil
 }
 
 // Run runs the job until ctx ends or something stops it. It may be called once.
@@ -39,6 +43,32 @@ func (j *Job) Run(ctx context.Context) error {
 		return stream.NewError("run", Fault("the %s was run before", j.cfg.Component)).
 			Hinted("make another %s with New", j.cfg.Component)
 	}
+	defer j.ended.Store(true) // also where a hook panics or ends the goroutine
+	err := j.run(ctx)
+	if err != nil {
+		failed := member.StatusError(time.Now(), err)
+		j.failed.Store(&failed)
+	}
+	return err
+}
+
+// Status says what the job is doing.
+func (j *Job) Status() stream.Status {
+	s := stream.Status{Group: j.cfg.Group, Generation: -1, Partitions: []stream.PartitionStatus{}}
+	if m := j.member.Load(); m != nil {
+		s = m.Status()
+	}
+	s.Running = j.ran.Load() && !j.ended.Load()
+	if failed := j.failed.Load(); failed != nil && s.Stopped.At.IsZero() {
+		s.Stopped = *failed
+	}
+	return s
+}
+
+// Ready is closed when the status is ready for the first time.
+func (j *Job) Ready() <-chan struct{} { return j.ready }
+
+func (j *Job) run(ctx context.Context) error {
 	found, err := j.inspect(ctx, preflight.Mode{Create: j.cfg.Progress.Create != nil, Probe: true})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -52,7 +82,11 @@ func (j *Job) Run(ctx context.Context) error {
 		return err
 	}
 	c.logTimings()
-	return member.New(c.memberConfig(ctx, found)).Run(ctx)
+	mc := c.memberConfig(ctx, found)
+	mc.Ready = func() { close(j.ready) }
+	m := member.New(mc)
+	j.member.Store(m)
+	return m.Run(ctx)
 }
 
 // logProbe says that the fence could not be probed: the start goes on, and somebody should know.

@@ -62,7 +62,7 @@ func (w *worker) commitIfDue(now time.Time) error {
 func (w *worker) tellKept() {
 	for _, err := range w.engine.Kept() {
 		w.log.Warn("key could not be written and stays in memory", "error", err)
-		call(w.m.hooks, func(h stream.Hooks) func(stream.Refused) { return h.Refused },
+		call(w.hooks(), func(h stream.Hooks) func(stream.Refused) { return h.Refused },
 			stream.Refused{Partition: w.own.Partition(), Cause: "record", Err: err})
 	}
 }
@@ -143,6 +143,7 @@ func (w *worker) settle(err error) error {
 		w.m.forget(w.own.Partition(), b.Next)
 		w.m.committedOnce(w.own.Partition())
 		w.fitted(b)
+		w.publish(now, true)
 		return nil
 	case ranOut(err):
 		return w.slow(now, b, err)

@@ -79,6 +79,7 @@ type Config struct {
 	Breaker     *dlq.Breaker // of DeadLetters
 	Logger      *slog.Logger // not nil; lines get the group
 	Hooks       []stream.Hooks
+	Ready       func() // called once, when all partitions that the group has given were restored
 }
 
 // Output is a topic that outputs or dead letters go to.

@@ -16,7 +16,7 @@ func (m *Member) openFenced(ctx context.Context, w *worker) (store, fence.Commit
 		MaxWrites: m.cfg.MaxWrites, MaxBytes: m.cfg.MaxBytes, MaxRecordBytes: m.cfg.Snapshots.MaxMessageBytes, TransactionTimeout: m.cfg.TransactionTimeout,
 		FoldVersion: m.cfg.FoldVersion, Features: fence.Features(m.cfg.Features),
 		Unknown: func(error) { w.doubt.Store(true) },
-		Hooks:   m.cfg.Hooks, Logger: w.m.cfg.Logger, // it adds group, partition and ownership itself
+		Hooks:   w.hooks(), Logger: w.m.cfg.Logger, // it adds group, partition and ownership itself
 	})
 	if err != nil {
 		return nil, fence.Committed{}, err

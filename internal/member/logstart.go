@@ -96,11 +96,12 @@ func (w witnesses) aheadAndGone(err error) error {
 
 // askEnds asks what the input has.
 func (w *worker) askEnds(ctx context.Context) (extent, error) {
-	first, last, _, err := w.input().Ends(ctx)
+	first, last, stable, err := w.input().Ends(ctx)
 	if err != nil {
 		return noExtent, w.located(err)
 	}
 	w.cost.first.Store(first)
+	w.tail.note(stable)
 	return extent{first, last}, nil
 }
 

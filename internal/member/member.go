@@ -53,13 +53,15 @@ type Member struct {
 	refused   error                                 // what joining the group failed with last
 	refusedAt time.Time
 	failure   error // why the member stops
+	failedAt  time.Time
 
 	throttle throttle                     // of all clients
 	paces    map[stream.Partition]*pacing // how much fits into a transaction
 
 	retention *retention
-	ending    atomic.Bool // the group is left
-	copying   atomic.Bool // a failed step has spoiled a state: from then on states are copied by the codec
+	ending    atomic.Bool   // the group is left
+	copying   atomic.Bool   // a failed step has spoiled a state: from then on states are copied by the codec
+	restored  chan struct{} // has one element if a partition was restored since the last look
 }
 
 // New returns a member.
@@ -73,7 +75,7 @@ func New(c Config) *Member {
 		notes:   map[stream.Partition]map[int64]*note{},
 		single:  map[stream.Partition]map[string]int64{}, refusals: refusals{},
 
-		paces: map[stream.Partition]*pacing{}, retention: newRetention(c.RetainBytes, c.RetainFor),
+		restored: make(chan struct{}, 1), paces: map[stream.Partition]*pacing{}, retention: newRetention(c.RetainBytes, c.RetainFor),
 	}
 	m.cfg.Kafka.Opts = append(slices.Clone(c.Kafka.Opts), kgo.WithHooks(&m.throttle))
 	m.throttle.Tell = m.throttled
@@ -118,6 +120,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	m.wg.Go(func() { m.watchProtocol(polling) })
 	m.wg.Go(func() { m.watchInputs(polling) })
 	m.wg.Go(func() { m.watchHead(polling) })
+	m.wg.Go(func() { m.watchReady(polling) })
 	defer func() { // also where a hook that polling has called panics or ends the goroutine
 		unwatch()
 		cancel()
@@ -197,7 +200,7 @@ func (m *Member) fail(err error) {
 	m.mu.Lock()
 	stopped := m.failure == nil
 	if stopped {
-		m.failure = err
+		m.failure, m.failedAt = err, time.Now()
 	}
 	m.mu.Unlock()
 	if stopped {
@@ -282,7 +285,7 @@ func (m *Member) dispatch(fetches kgo.Fetches) {
 			return // nobody holds it any more: the next owner reads it again
 		}
 		w.fetched, w.outOfRange = ftp.Records[len(ftp.Records)-1].Offset+1, 0
-		w.tail.stable.Store(ftp.LastStableOffset)
+		w.tail.heard(ftp.LastStableOffset)
 		m.enqueue(w, ftp.Records)
 	})
 	fetches.EachError(m.fetchError) // that of a partition is about what comes behind its records
@@ -374,6 +377,9 @@ func (m *Member) adopt(o *fence.Ownership) *worker {
 	w := newWorker(m, o)
 	w.kept = m.retention.take(o.Partition())
 	m.mu.Lock()
+	if before := m.workers[o.Partition()]; before != nil {
+		w.view.refused.Store(before.view.refused.Load())
+	}
 	m.workers[o.Partition()] = w
 	m.mu.Unlock()
 	return w

@@ -39,10 +39,20 @@ func readOnly(r *kgo.Record) bool { return r.Attrs.IsControl() || r.Context == n
 // tail is what is known of the end of the partition, for the look.
 type tail struct {
 	stable atomic.Int64 // what a reader is given ends here, as last heard; math.MaxInt64: it may end anywhere
+	told   atomic.Int64 // the last stable offset that was last heard of, one more than it; 0: none
 
 	// Of the worker's goroutine.
 	at time.Time // when to look; zero: there is nothing to look for
 }
+
+// heard notes a last stable offset that came with records or a look.
+func (t *tail) heard(stable int64) {
+	t.stable.Store(stable)
+	t.note(stable)
+}
+
+// note notes one that a look need not come of.
+func (t *tail) note(stable int64) { t.told.Store(stable + 1) }
 
 // lookAfter is how long nothing may come of what a partition is known to have before the worker looks, and
 // lookAgainAfter how long after a look the next one is.
@@ -92,7 +102,7 @@ func (w *worker) look(ctx context.Context, from int64) {
 	if err != nil || first > from { // what is below the start may have been records: see logstart.go
 		return
 	}
-	w.tail.stable.Store(end)
+	w.tail.heard(end)
 	to, err := w.input().Read(ctx, wire.ReadOptions{From: from, To: end, MaxBytes: 64 << 10, Committed: true}, func(*kgo.Record) error { return errRecord })
 	if err != nil && !errors.Is(err, errRecord) || to <= from {
 		return

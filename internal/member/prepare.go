@@ -40,7 +40,7 @@ func (w *worker) open(ctx context.Context) error {
 	}
 	w.told.next(func() {
 		w.log.Info("partition assigned", "committed", committed.Next, "took_over", committed.TookOver, "takeover", e.Takeover)
-		call(w.m.hooks, func(h stream.Hooks) func(stream.Assigned) { return h.Assigned }, e)
+		call(w.hooks(), func(h stream.Hooks) func(stream.Assigned) { return h.Assigned }, e)
 	})
 	return nil
 }
@@ -217,12 +217,14 @@ func (w *worker) ready(f found, start int64) error {
 	w.restored = time.Now()
 	stats := w.engine.Stats()
 	w.cost.keys.Store(int64(stats.Keys))
+	w.publish(w.restored, true)
 	e := stream.Restored{
 		Partition: w.own.Partition(), Keys: stats.Keys, Records: f.result.Records,
 		Bytes: f.result.Bytes, Took: f.result.Took, Start: start, Retained: f.retained,
 	}
 	w.log.Info("partition restored", "keys", e.Keys, "records", e.Records, "bytes", e.Bytes, "took", e.Took, "start", start, "retained", e.Retained)
 	call(w.m.hooks, func(h stream.Hooks) func(stream.Restored) { return h.Restored }, e)
+	w.m.lookReady()
 	return nil
 }
 

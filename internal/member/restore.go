@@ -71,14 +71,14 @@ func (w *worker) restore(ctx context.Context) (found, error) {
 		StallTimeout: w.m.cfg.StallTimeout, Each: each,
 		Progress: func(e stream.Restoring) {
 			e.Partition = p
-			call(w.m.hooks, func(h stream.Hooks) func(stream.Restoring) { return h.Restoring }, e)
+			call(w.hooks(), func(h stream.Hooks) func(stream.Restoring) { return h.Restoring }, e)
 		},
 		Stalled: func(e stream.Stalled) {
 			e.Partition = p
 			if told := w.m.throttle.Since(time.Now().Add(-e.For)); told != "" {
 				e.Diagnosis = strings.TrimSuffix(told+"; "+e.Diagnosis, "; ")
 			}
-			call(w.m.hooks, func(h stream.Hooks) func(stream.Stalled) { return h.Stalled }, e)
+			call(w.hooks(), func(h stream.Hooks) func(stream.Stalled) { return h.Stalled }, e)
 		},
 		Logger: w.m.log.With("ownership", w.own.Number()), // it adds the partition that it reads
 	})

@@ -81,6 +81,9 @@ func (m *Member) lookAtInputs(ctx context.Context, stalls map[*worker]*inputStal
 	now := time.Now()
 	for w, s := range idle {
 		e, ok := found[w.own.Partition()]
+		if ok {
+			w.tail.note(e.stable)
+		}
 		switch {
 		case !ok:
 		case s.looked(now, e):
@@ -156,7 +159,7 @@ func (m *Member) tellInputStall(ctx context.Context, w *worker, s *inputStall, e
 		w.log.Warn("the input waits for an open transaction of another producer", "offset", e.stable, "high_watermark", e.high,
 			"producer", s.told.Diagnosis, "abort", w.input().AbortCommand(wire.Holder{FirstOffset: e.stable}))
 	}
-	call(m.hooks, func(h stream.Hooks) func(stream.InputStalled) { return h.InputStalled }, *s.told)
+	call(w.hooks(), func(h stream.Hooks) func(stream.InputStalled) { return h.InputStalled }, *s.told)
 }
 
 // goesOn tells that a stall is over, if one was told.
@@ -168,7 +171,7 @@ func (m *Member) goesOn(w *worker, s *inputStall) {
 	e.Over, e.For = true, time.Since(s.since)
 	s.told = nil
 	w.log.Info("the input goes on", "offset", e.Offset, "waited", e.For.Round(time.Second))
-	call(m.hooks, func(h stream.Hooks) func(stream.InputStalled) { return h.InputStalled }, e)
+	call(w.hooks(), func(h stream.Hooks) func(stream.InputStalled) { return h.InputStalled }, e)
 }
 
 // holds asks who holds the last stable offset back. What this principal may not see is said.

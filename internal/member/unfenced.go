@@ -109,7 +109,7 @@ func (u *unfenced) Commit(ctx context.Context, next fence.Offset, rs ...stream.M
 	if err := u.commitOffset(ctx, next); err != nil {
 		return err
 	}
-	call(u.w.m.hooks, func(h stream.Hooks) func(stream.Committed) { return h.Committed },
+	call(u.w.hooks(), func(h stream.Hooks) func(stream.Committed) { return h.Committed },
 		stream.Committed{Partition: p, Next: next.Next, Writes: len(rs), Bytes: written, Took: time.Since(began)})
 	return nil
 }

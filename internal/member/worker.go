@@ -70,6 +70,7 @@ type worker struct {
 	blocked     time.Time // no record is folded before: the error policy asked for a pause
 
 	cost    cost
+	view    view
 	calling atomic.Int32          // user functions under way
 	doubt   atomic.Bool           // a transaction's outcome is unknown: nothing is folded (R5)
 	flushed atomic.Bool           // everything folded is committed
@@ -97,6 +98,7 @@ func newWorker(m *Member, o *fence.Ownership) *worker {
 	w.outputs.init(w)
 	w.cost.keys.Store(-1)
 	w.cost.first.Store(-1)
+	w.view.next.Store(-1)
 	return w
 }
 
@@ -249,6 +251,7 @@ func (w *worker) loop() error {
 	defer timer.Stop()
 	for {
 		now := time.Now()
+		w.publish(now, false)
 		if err := w.commitIfDue(now); err != nil {
 			return err
 		}
@@ -273,6 +276,7 @@ func (w *worker) loop() error {
 			continue
 		}
 		w.arm(timer, now)
+		w.publish(now, true)
 		select {
 		case <-w.queue.arrived:
 		case <-w.called(now):

@@ -244,4 +244,16 @@ var memberBugs = []Bug{
 		Edits: []Edit{{"internal/member/worker.go", "\tw.doubt.Store(false) // of the commit", "\t// of the commit"}},
 		Test:  Test{Package: "internal/member", Name: "TestDoubtOfAStartEnds"}, Invariant: "I7",
 	},
+	{
+		Name: "ready-before-restored", Rules: []string{"-"},
+		Off:   "a member is ready before each of its partitions is restored",
+		Edits: []Edit{{"internal/member/status.go", "\t\t\tif w.view.memory.Load() == nil {\n", "\t\t\tif len(workers) == 0 {\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestReadyIsAllRestored"}, Invariant: "I6",
+	},
+	{
+		Name: "assigned-after-the-membership", Rules: []string{"-"},
+		Off:   "a member whose membership ended counts as one that has its partitions: none, all restored",
+		Edits: []Edit{{"fence/session.go", "\ts.settled = false\n", ""}},
+		Test:  Test{Package: "fence", Name: "TestMembershipIsAssigned"}, Invariant: "I6",
+	},
 }

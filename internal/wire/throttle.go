@@ -35,6 +35,13 @@ func (t *Throttle) OnBrokerThrottle(meta kgo.BrokerMetadata, interval time.Durat
 	}
 }
 
+// Last returns which broker has throttled the clients up to when; a zero time: none has.
+func (t *Throttle) Last() (broker int32, host string, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.broker, t.host, t.until
+}
+
 // Since says, as the end of a sentence, who has throttled the clients and for how long, if that reached beyond
 // a time; else it is "". The duration is that of all answers so far.
 func (t *Throttle) Since(at time.Time) string {
