@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/stream"
@@ -28,6 +29,16 @@ type Batch struct {
 	passed       int   // of Engine.dropped
 	closedBefore int64 // when the batch before this one was closed, in case this one is aborted
 	steps        int   // with Whole: how many steps it has that have left something
+}
+
+// OutputTopics returns the topics of its outputs, each once.
+func (b *Batch) OutputTopics() (topics []string) {
+	for _, o := range b.Outputs {
+		if !slices.Contains(topics, o.Message.Topic) {
+			topics = append(topics, o.Message.Topic)
+		}
+	}
+	return topics
 }
 
 // Write is one snapshot record.

@@ -1,13 +1,17 @@
 package member
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/pace"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -100,6 +104,31 @@ func (w *worker) fitted(b *engine.Batch) {
 	w.engine.Bound(w.pace.learned())
 }
 
+// leaderPatience is how long a leader may take to tell where its partition ends: longer than over any link that is
+// narrow and not cut.
+const leaderPatience = 30 * time.Second
+
+// leaderAway is the error of a batch that could not be written because a leader of what it writes to does not
+// answer, nil if they all do: then it is what is written that takes too long. It ends the member.
+func (w *worker) leaderAway(b *engine.Batch) error {
+	ctx, cancel := context.WithTimeout(w.ctx, leaderPatience)
+	defer cancel()
+	at := w.m.progress(w.own.Partition())
+	_, _, _, err := wire.Log{Client: w.m.admin, Topic: at.Topic, Partition: at.Partition}.Ends(ctx)
+	where := at.String()
+	if topics := b.OutputTopics(); err == nil && len(topics) > 0 {
+		var ends kadm.ListedOffsets
+		ends, err = kadm.NewClient(w.m.admin).ListEndOffsets(ctx, topics...)
+		err, where = errors.Join(err, ends.Error()), fmt.Sprintf("a partition of %q", topics)
+	}
+	if err == nil || w.ctx.Err() != nil {
+		return nil
+	}
+	return stalledError{stream.NewError("commit", fmt.Errorf("the leader of %s is away, and nothing was committed for longer than %v: %w: %w",
+		where, w.m.cfg.SilenceLimit, stream.ErrUnreachable, err)).At(w.own.Partition(), b.Next).
+		Hinted("look at that broker, and whether the partition has a leader (kafka-topics.sh --describe --unavailable-partitions), then start again: what was folded since the last commit is folded again")}
+}
+
 // slow has what was in a batch that ran out of time come again in smaller ones (R27). Where the batch is whole
 // and has states, the ownership ends, as memory is ahead of what is committed (I5): the partition is granted
 // anew and restored, and folds on to the smaller bound.
@@ -108,6 +137,11 @@ func (w *worker) slow(now time.Time, b *engine.Batch, err error) error {
 	times, since := w.pace.ranOut(now, b.Size, again == engine.Unchanged, w.m.cfg.TransactionTimeout, w.m.tooSlow())
 	bound := w.pace.learned()
 	w.engine.Bound(bound)
+	if since >= w.m.cfg.SilenceLimit { // each attempt may take minutes, and less to write would not help
+		if away := w.leaderAway(b); away != nil {
+			return away
+		}
+	}
 	if hopeless(times, since, w.m.cfg.SilenceLimit) {
 		return fmt.Errorf("the transaction of one step or state alone, %d times in a row: %w", times, err)
 	}

@@ -163,6 +163,9 @@ func (w *worker) calm() {
 // passing reports whether an error of a restore may pass by itself: the brokers did not answer, or
 // said that they cannot yet. Everything with a name of its own is for a person.
 func passing(err error) bool {
+	if _, stalled := errors.AsType[stalledError](err); stalled {
+		return false // for minutes
+	}
 	for _, named := range []error{
 		stream.ErrConfig, stream.ErrTopic, stream.ErrNotAuthenticated, stream.ErrNotAuthorized, stream.ErrBrokerTooOld,
 		stream.ErrIDTaken, stream.ErrTooLarge, stream.ErrRestoreStalled, stream.ErrTruncated, stream.ErrOffsetMismatch, stream.ErrSnapshotsLost,
