@@ -274,8 +274,9 @@ type Commit struct {
 	// MaxBytes is the most bytes in one transaction. Default 4 MiB. Under FencedOutputs it works as
 	// MaxWrites does, with states counted as large as when they were last written.
 	MaxBytes int64
-	// RevokeBudget is how long a revoke may take to commit what was folded. Default: half the
-	// rebalance timeout, and never more than it less the heartbeat interval and 2 s.
+	// RevokeBudget is how long a revoke, and the end of Run, may take to commit what was folded. Default: 15 s, or
+	// half the rebalance timeout if that is less, and never more than it less the heartbeat interval and 2 s. The
+	// end of Run takes up to 10 s more when brokers are silent: a process needs as much before it is killed.
 	RevokeBudget time.Duration
 	// OnPersistError is StopOnPersistError unless set. FencedOutputs refuses KeepDirty: a batch that
 	// lacks one key's state would not be the result of its records.

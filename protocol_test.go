@@ -145,7 +145,7 @@ func TestTimingsAreTold(t *testing.T) {
 		says    []string
 	}{
 		{"cooperative", holdfast.Member{}, false, []string{"protocol=Cooperative", "session=10s", "heartbeat=3s",
-			"rebalance_timeout=1m0s", "revoke_budget=30s", "transaction_timeout=30s", "session_set_by=Member.SessionTimeout"}},
+			"rebalance_timeout=1m0s", "revoke_budget=15s", "transaction_timeout=30s", "session_set_by=Member.SessionTimeout"}},
 		{"eager", holdfast.Member{Protocol: holdfast.Eager, SessionTimeout: 6 * time.Second, InstanceID: "one"}, true,
 			[]string{"protocol=Eager", "session=6s", "heartbeat=2s", "instance=one"}},
 		{"server side", holdfast.Member{Protocol: holdfast.ServerSide, RebalanceTimeout: 12 * time.Second}, false, []string{"protocol=ServerSide",

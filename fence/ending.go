@@ -1,9 +1,12 @@
 package fence
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -46,7 +49,71 @@ func (g *Group) enter() bool {
 		return false
 	}
 	g.calls.Add(1)
+	g.under++
 	return true
+}
+
+// exit ends a callback.
+func (g *Group) exit() {
+	g.mu.Lock()
+	g.under--
+	g.mu.Unlock()
+	g.calls.Done()
+	select {
+	case g.exited <- struct{}{}:
+	default:
+	}
+}
+
+// leave leaves the group, in which what is held is drained. From then on brokers that are silent have
+// leaveLimit: the client itself would ask them as long as it tries any request.
+func (g *Group) leave(ctx context.Context) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var limit sync.WaitGroup
+	limit.Go(func() {
+		g.awaitReleased(ctx)
+		after := time.NewTimer(leaveLimit)
+		defer after.Stop()
+		select {
+		case <-after.C:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	g.client.AllowRebalance()
+	_ = g.client.LeaveGroupContext(ctx) // what was not told, the group finds out
+	cancel()
+	limit.Wait()
+}
+
+// awaitReleased waits until no callback is under way and nothing that is owned can commit any more.
+func (g *Group) awaitReleased(ctx context.Context) {
+	for {
+		wait := g.exited
+		g.mu.Lock()
+		var held <-chan struct{}
+		for _, o := range g.owned {
+			if o.State() != Gone {
+				held = o.Gone()
+			}
+		}
+		under := g.under
+		g.mu.Unlock()
+		switch {
+		case under == 0 && held == nil:
+			return
+		case under > 0:
+			held = nil
+		default:
+			wait = nil
+		}
+		select {
+		case <-wait:
+		case <-held:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // release has the caller release o, which is gone afterwards, also where the caller's function panics or ends

@@ -41,6 +41,8 @@ type Group struct {
 	owned   map[stream.Partition]*Ownership // assigned by the group, whatever the ownership's state
 	closed  bool                            // what was owned has been ended, and no callback does anything
 	calls   sync.WaitGroup                  // callbacks under way; none begins once closed is set
+	under   int                             // how many these are
+	exited  chan struct{}                   // has room for one: a callback has returned
 }
 
 // NewGroup returns a Group that calls assigned for each grant and released for each end of one.
@@ -58,7 +60,7 @@ type Group struct {
 func NewGroup(assigned func(context.Context, *Ownership), released func(o *Ownership, lost bool)) *Group {
 	g := &Group{
 		assigned: assigned, released: released, session: newSession(),
-		owned: map[stream.Partition]*Ownership{}, ready: make(chan struct{}),
+		owned: map[stream.Partition]*Ownership{}, ready: make(chan struct{}), exited: make(chan struct{}, 1),
 	}
 	g.granting, g.shut = context.WithCancel(context.Background())
 	return g
@@ -169,8 +171,8 @@ func (g *Group) NewClient(ctx context.Context, k kafka.Config, s Session, opts .
 	return cl, nil
 }
 
-// leaveLimit bounds the wait of Close for the group's answer.
-const leaveLimit = 5 * time.Second
+// leaveLimit bounds the wait of Close for the group's answer. A group that was not told notices within the session.
+const leaveLimit = 2 * time.Second
 
 // Close closes the member's client, as its CloseAllowingRebalance does: released is called for what is held,
 // and the group is left, but for a static member of a classic group, which may come back within its session.
@@ -182,6 +184,7 @@ const leaveLimit = 5 * time.Second
 // instance id, and the brokers refuse it. The error is about this alone: all else is closed.
 func (g *Group) Close(ctx context.Context) error {
 	g.shut()
+	g.leave(ctx)
 	g.client.CloseAllowingRebalance()
 	memberID, epoch := g.session.metadata()
 	if g.protocol != ServerSide || g.session.instanceID == "" || epoch < 1 {
@@ -375,7 +378,7 @@ func (g *Group) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]
 	if !g.enter() {
 		return
 	}
-	defer g.calls.Done()
+	defer g.exit()
 	defer g.session.wake()
 	g.session.seated()
 	stale := g.takeStale()
@@ -412,7 +415,7 @@ func (g *Group) onRevoked(_ context.Context, _ *kgo.Client, removed map[string][
 	if !g.enter() {
 		return
 	}
-	defer g.calls.Done()
+	defer g.exit()
 	defer g.session.wake()
 	liveID, generation := g.session.metadata()
 	token := Token{MemberID: liveID, Generation: generation, InstanceID: g.session.instanceID}
@@ -433,7 +436,7 @@ func (g *Group) onLost(context.Context, *kgo.Client, map[string][]int32) {
 	if !g.enter() {
 		return
 	}
-	defer g.calls.Done()
+	defer g.exit()
 	g.session.membershipEnded()
 	each(g.takeAll(), func(o *Ownership) {
 		o.Lose(fmt.Errorf("the membership ended, because the group no longer knows this member or its coordinator did not answer: %w", stream.ErrOwnershipLost))

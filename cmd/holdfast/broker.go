@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ type brokerFlags struct {
 	data, listen string
 	topics       []string
 	tls, sasl    bool
+	anyone       bool // may connect, from other machines too
 }
 
 func (a *app) brokerCommand() *cobra.Command {
@@ -29,7 +31,8 @@ func (a *app) brokerCommand() *cobra.Command {
 It is one broker in this process, without replication, for development and demonstration.
 With --data it keeps its topics over restarts; without, everything is in memory.
 With --sasl it takes one user: --sasl-user (default "holdfast") with the password in
---sasl-password-file, by --sasl-mechanism (default SCRAM-SHA-256).`,
+--sasl-password-file, by --sasl-mechanism (default SCRAM-SHA-256). Beyond the loopback
+it listens only with --sasl, or with --without-authentication.`,
 		Example: `  holdfast broker --topic payments:3 --topic ledger-snapshots:3:compact
   holdfast broker --data ./broker --listen 127.0.0.1:9092 --tls`,
 		Args: cobra.NoArgs,
@@ -41,6 +44,7 @@ With --sasl it takes one user: --sasl-user (default "holdfast") with the passwor
 	flags.StringArrayVar(&f.topics, "topic", nil, "create a topic, `name:partitions[:compact]`; may be repeated")
 	flags.BoolVar(&f.tls, "tls", false, "speak TLS with a certificate of its own (wants --data)")
 	flags.BoolVar(&f.sasl, "sasl", false, "let only one user connect, with a password")
+	flags.BoolVar(&f.anyone, "without-authentication", false, "listen beyond this machine without --sasl: whoever reaches the port may read and write everything")
 	return c
 }
 
@@ -61,6 +65,13 @@ func parseTopic(text string) (devbroker.Topic, error) {
 		return bad("the third part can only be \"compact\"")
 	}
 	return devbroker.Topic{Name: parts[0], Partitions: int32(n), Compact: len(parts) == 3}, nil
+}
+
+// onlyHere reports whether an address to listen on is of the loopback. What is no address is refused later.
+func onlyHere(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	ip := net.ParseIP(host)
+	return err != nil || host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (a *app) brokerUser() (devbroker.User, error) {
@@ -84,6 +95,10 @@ func (a *app) runBroker(c *cobra.Command, f brokerFlags) error {
 			return err
 		}
 		config.Topics = append(config.Topics, t)
+	}
+	if !f.sasl && !f.anyone && !onlyHere(f.listen) {
+		return usage("add --sasl with --sasl-password-file FILE, or --without-authentication",
+			"--listen %s is reached from other machines, and whoever reaches it may read and write everything", f.listen)
 	}
 	if f.tls && f.data == "" {
 		return usage("add --data DIR", "--tls without --data: clients could not find the certificate to trust")

@@ -121,3 +121,20 @@ func TestBrokerWithTLSAndPassword(t *testing.T) {
 		t.Errorf("without TLS: %v", err)
 	}
 }
+
+// Whoever reaches an open broker may read and write everything: it takes a flag to let other machines reach it.
+func TestBrokerIsNotOpenedByAccident(t *testing.T) {
+	t.Parallel()
+	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0"} {
+		got := command(t.Context(), "broker", "--listen", listen)
+		if got.code != exitUsage || !strings.Contains(got.stderr, "--without-authentication") {
+			t.Errorf("I6: --listen %s: exit code %d: %s", listen, got.code, got.stderr)
+		}
+	}
+	for listen, only := range map[string]bool{"127.0.0.1:0": true, "127.7.7.7:1": true, "[::1]:0": true, "localhost:9092": true, "[::ffff:10.0.0.1]:0": false} {
+		if onlyHere(listen) != only {
+			t.Errorf("--listen %s: only of this machine is %v", listen, !only)
+		}
+	}
+	startBroker(t, "--listen", "0.0.0.0:0", "--without-authentication")
+}

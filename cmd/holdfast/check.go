@@ -95,7 +95,7 @@ cannot be reached, is too old, or something is not permitted.`,
 	flags.DurationVar(&f.heartbeat, "heartbeat-interval", 0, "Member.HeartbeatInterval (default 3s)")
 	flags.DurationVar(&f.txn, "transaction-timeout", 0, "Member.TransactionTimeout (default 30s)")
 	flags.DurationVar(&f.commit, "commit-interval", 0, "Commit.Interval (default 5s, of a pipe or with FencedOutputs 100ms)")
-	flags.DurationVar(&f.revoke, "revoke-budget", 0, "Commit.RevokeBudget (default: half the rebalance timeout)")
+	flags.DurationVar(&f.revoke, "revoke-budget", 0, "Commit.RevokeBudget (default: 15s, and half the rebalance timeout at most)")
 	flags.BoolVar(&f.probe, "probe", false, "make the brokers refuse a stale owner, in a group of its own")
 	flags.BoolVar(&f.strictness, "strict", false, "end with 1 also after a warning")
 	return c

@@ -53,6 +53,10 @@ write was refused; the exit code says whether the run went as it has to. With
 --plain, damage is "ok":false and exit 0; with --sabotage, "ok":false and exit 1.
 "refused" counts what stopped, killed or expelled processes were refused.
 
+With --brokers the members reach the cluster through proxies on the loopback, which let
+in only who knows a token that each run draws: no other account of the machine gets
+through them to what the flags authenticate for.
+
 The rules of --sabotage:
 ` + ruleList(),
 		Example: `  holdfast demo

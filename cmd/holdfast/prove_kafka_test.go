@@ -132,12 +132,12 @@ func TestKafkaProveForbidden(t *testing.T) {
 
 	allow(kadm.NewACLs().Topics("p-").Operations(kadm.OpDelete))
 	expect("no groups and ids", run(), exitUnreachable, "1 proved, 0 refuted, 4 not shown",
-		"--operation Describe --operation Read --operation Delete --group p-", "--operation Describe --operation Write --transactional-id p-", "Removed: topics 8, groups 0", "not authorized to run aborted, fencing, generation, takeover\n")
+		"--operation Describe --operation Read --operation Delete --group p-", "--operation Describe --operation Write --transactional-id p-", "--transactional-id holdfast-32-p- ", "Removed: topics 8, groups 0", "not authorized to run aborted, fencing, generation, takeover\n")
 	if left := onCluster(t, k); len(left) != 1 {
 		t.Errorf("left %v", left)
 	}
 	allow(kadm.NewACLs().Groups("p-").Operations(kadm.OpDescribe, kadm.OpRead, kadm.OpDelete))
-	allow(kadm.NewACLs().TransactionalIDs("p-", "holdfast-").Operations(kadm.OpDescribe, kadm.OpWrite))
+	allow(kadm.NewACLs().TransactionalIDs("p-", "holdfast-32-p-").Operations(kadm.OpDescribe, kadm.OpWrite))
 	expect("all that was named", run(), exitOK, "5 proved, 0 refuted, 0 not shown")
 	if left := onCluster(t, k); len(left) != 1 {
 		t.Errorf("left %v", left)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/preflight"
 	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
@@ -53,7 +54,7 @@ func (c Config) withDefaults() Config {
 	set(&c.Commit.PersistCooldown, time.Second)
 	set(&c.Commit.MaxBytes, 4<<20)
 	if c.Member.Protocol != fence.ServerSide {
-		set(&c.Commit.RevokeBudget, min(c.Member.RebalanceTimeout/2, max(c.revokeLimit(), 0)))
+		set(&c.Commit.RevokeBudget, min(preflight.RevokeDefault, c.Member.RebalanceTimeout/2, max(c.revokeLimit(), 0)))
 	}
 	if c.DeadLetters != nil {
 		policy := c.DeadLetters.WithDefaults()

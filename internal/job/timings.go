@@ -19,7 +19,7 @@ func (c Config) withTimings(found preflight.Found) (Config, error) {
 	c.Member.SessionTimeout, c.Member.HeartbeatInterval = found.Timings.Session, found.Timings.Heartbeat
 	set(&c.Member.SessionTimeout, fence.ServerSideSession)
 	set(&c.Member.HeartbeatInterval, fence.ServerSideHeartbeat)
-	set(&c.Commit.RevokeBudget, min(c.Member.RebalanceTimeout/2, max(c.revokeLimit(), time.Second)))
+	set(&c.Commit.RevokeBudget, min(preflight.RevokeDefault, c.Member.RebalanceTimeout/2, max(c.revokeLimit(), time.Second)))
 	var faults []error
 	c.validateRevoke(func(format string, args ...any) { faults = append(faults, Fault(format, args...)) })
 	if len(faults) == 0 {

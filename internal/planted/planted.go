@@ -29,6 +29,7 @@ type Edit struct {
 type Test struct {
 	Package string // directory
 	Name    string // with its subtest, as TestX/case
+	Tags    string // of the build, "": none
 }
 
 // Bug is one bug.

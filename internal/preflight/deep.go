@@ -156,7 +156,7 @@ func (i *inspection) times(ctx context.Context) error {
 	}
 	if i.ServerSide {
 		t.SessionTimeout, t.HeartbeatInterval = cmp.Or(i.found.Timings.Session, fence.ServerSideSession), cmp.Or(i.found.Timings.Heartbeat, fence.ServerSideHeartbeat)
-		t.RevokeBudget = cmp.Or(t.RevokeBudget, t.RebalanceTimeout/2)
+		t.RevokeBudget = cmp.Or(t.RevokeBudget, min(RevokeDefault, t.RebalanceTimeout/2))
 	}
 	configs, err := wire.BrokerConfigs(ctx, i.client, minSession, maxSession, offsetsKept, idsKept, firstJoining)
 	fact := fmt.Sprintf("heartbeat %v < session %v <= rebalance %v, revoke budget %v", t.HeartbeatInterval, t.SessionTimeout, t.RebalanceTimeout, t.RevokeBudget)

@@ -48,6 +48,10 @@ type Job struct {
 	Claims func(transactionVersion int) []claim.Claim
 }
 
+// RevokeDefault is the most that a revoke takes by default. The end of Run is one, and with what comes after it is
+// over within the 30 s that orchestrators give a process.
+const RevokeDefault = 15 * time.Second
+
 // Times are the timings of a member, the defaults filled in.
 type Times struct {
 	SessionTimeout    time.Duration

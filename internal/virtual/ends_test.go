@@ -53,3 +53,41 @@ func TestEndInAnAssignedCallback(t *testing.T) {
 		w.close()
 	})
 }
+
+// quick is how long an end may take without brokers: below the 30 s that orchestrators give by default.
+const quick = 25 * time.Second
+
+// A member without anything to commit ends at once when the brokers are silent: nothing is waited for that
+// nobody needs. One that has folded tries to commit, for a bounded time.
+func TestEndWithSilentBrokers(t *testing.T) {
+	for name, c := range map[string]struct {
+		send bool
+		most time.Duration
+	}{"idle": {false, 6 * time.Second}, "with something to commit": {true, quick}} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(s *setting) { s.Commit.Interval = time.Minute }, func(t *testing.T, w *world) {
+				m := w.start("m")
+				w.send(few(5)...)
+				m.await(3*time.Minute, "the flow has committed", func(e holdfasttest.Event) bool { return e.Kind == holdfasttest.EventCommitted })
+				time.Sleep(3 * time.Minute)
+				if c.send {
+					w.send(few(5)...)
+					time.Sleep(5 * time.Second)
+				}
+				m.link.cut("", silent)
+				time.Sleep(time.Second)
+				m.asked = true
+				began := time.Now()
+				m.cancel()
+				<-m.done
+				took := time.Since(began)
+				if took > c.most {
+					t.Errorf("I6: the end took %v, want at most %v", took, c.most)
+				}
+				m.link.heal()
+				w.start("next") // what was not committed is folded again
+				w.committed(3 * time.Minute)
+			})
+		})
+	}
+}

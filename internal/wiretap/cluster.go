@@ -21,19 +21,22 @@ type Cluster struct {
 // refuses others, as a connection past the proxies would make a fault silently miss. The caller calls
 // Close.
 func NewCluster(addrs []string) (*Cluster, error) {
-	return NewClusterDialing(addrs, (&net.Dialer{}).DialContext)
+	return NewClusterDialing(addrs, "", (&net.Dialer{}).DialContext)
 }
 
 // NewClusterDialing is NewCluster with dial making the connections to the brokers. A dial that does the
 // TLS handshake lets the proxies stand before brokers that speak TLS: clients then come to the proxies
 // in plaintext, over the loopback.
-func NewClusterDialing(addrs []string, dial Dial) (*Cluster, error) {
+//
+// Every account of the machine may connect to the loopback, and what a proxy's own TLS proves to a broker would
+// be lent to all of them. With a token, connections that do not begin with it are reset: see WithToken.
+func NewClusterDialing(addrs []string, token string, dial Dial) (*Cluster, error) {
 	c := &Cluster{byAddr: map[string]*Proxy{}}
 	for _, addr := range addrs {
 		if c.byAddr[addr] != nil {
 			continue
 		}
-		p, err := newProxy(addr, dial)
+		p, err := newProxy(addr, token, dial)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}

@@ -20,6 +20,7 @@ type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 // Proxy forwards the connections it accepts to one broker.
 type Proxy struct {
 	upstream string
+	token    string // that each connection begins with; "": none
 	dial     Dial
 	listener net.Listener
 	ctx      context.Context // ends the dials at Close
@@ -48,15 +49,15 @@ type responseHook struct {
 // New returns a proxy on a free loopback port for the broker at upstream, host:port. The caller calls
 // Close.
 func New(upstream string) (*Proxy, error) {
-	return newProxy(upstream, (&net.Dialer{}).DialContext)
+	return newProxy(upstream, "", (&net.Dialer{}).DialContext)
 }
 
-func newProxy(upstream string, dial Dial) (*Proxy, error) {
+func newProxy(upstream, token string, dial Dial) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("wiretap: listen for %s: %w", upstream, err)
 	}
-	p := &Proxy{upstream: upstream, dial: dial, listener: l, conns: map[uint64]*conn{}}
+	p := &Proxy{upstream: upstream, token: token, dial: dial, listener: l, conns: map[uint64]*conn{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.wg.Go(p.accept)
 	return p, nil
@@ -238,6 +239,10 @@ func (p *Proxy) accept() {
 		}
 		p.wg.Go(func() {
 			defer p.forget(c)
+			if !p.knows(down) {
+				resetConn(down)
+				return
+			}
 			c.run(p.ctx)
 		})
 	}

@@ -342,3 +342,60 @@ func TestAwaitNamesWhatIsMissing(t *testing.T) {
 		t.Errorf("Await: %v", err)
 	}
 }
+
+// Every account of the machine reaches the loopback: who does not know the token gets no byte to a broker.
+func TestProxyIsClosedToStrangers(t *testing.T) {
+	t.Parallel()
+	upstream, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer upstream.Close()
+	reached := make(chan net.Conn, 10)
+	go func() {
+		for {
+			conn, err := upstream.Accept()
+			if err != nil {
+				return
+			}
+			reached <- conn
+		}
+	}()
+	c, err := NewClusterDialing([]string{upstream.Addr().String()}, "the token", (&net.Dialer{}).DialContext)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, said := range []string{"another 9", "the tokeN", "\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"} {
+		conn, err := WithToken(said, c.Dialer())(t.Context(), "tcp", upstream.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Errorf("I6: a stranger that says %q is answered with %d bytes", said, n)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	select {
+	case <-reached:
+		t.Error("I6: a stranger reached the broker")
+	default:
+	}
+	conn, err := WithToken("the token", c.Dialer())(t.Context(), "tcp", upstream.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	select {
+	case broker := <-reached:
+		_ = broker.Close()
+	case <-time.After(time.Minute):
+		t.Error("who knows the token does not reach the broker")
+	}
+}

@@ -154,7 +154,7 @@ func (g *garden) health(ctx context.Context, t planted.Test) string {
 
 // test runs one test. That it fails is no error.
 func test(ctx context.Context, t planted.Test, flags ...string) (report, error) {
-	args := append([]string{"test", "-json", "-count=1", "-vet=off", noSymbols, "-timeout", testLimit.String(), "-run", t.Pattern()}, flags...)
+	args := append([]string{"test", "-json", "-count=1", "-vet=off", noSymbols, "-timeout", testLimit.String(), "-tags", t.Tags, "-run", t.Pattern()}, flags...)
 	text, err := command(ctx, []string{"HOLDFAST_NIGHTLY="}, append(args, "./"+t.Package)...)
 	r, readErr := read(strings.NewReader(text))
 	if readErr != nil {

@@ -31,6 +31,7 @@ type memberSpec struct {
 	Timing                    timing
 	Without                   []rule.Name       // rules that are switched off
 	Via                       map[string]string // broker → the address of its tap
+	Token                     string            // that the taps want
 }
 
 // timing are the intervals of a member.
@@ -96,7 +97,7 @@ func RunMember(ctx context.Context, k kafka.Config, logger *slog.Logger, stdin i
 func (s memberSpec) run(ctx context.Context, k kafka.Config, logger *slog.Logger, out *reporter) error {
 	k.Opts = append(k.Opts, kgo.ClientID("holdfast-demo-"+s.Name))
 	k.TLS = nil // the tap makes the connection to the broker secure
-	k.Opts = append(k.Opts, kgo.Dialer(wiretap.DialerFor(s.Via)))
+	k.Opts = append(k.Opts, kgo.Dialer(wiretap.WithToken(s.Token, wiretap.DialerFor(s.Via))))
 	config := holdfast.Config[Learner]{
 		Kafka: k, Group: s.Group, Inputs: []string{s.Input}, Outputs: []string{s.Outputs},
 		Snapshots: holdfast.Snapshots{Topic: s.Snapshots},

@@ -170,7 +170,7 @@ func (r *run) startMember() (*process, error) {
 	r.mu.Unlock()
 	spec := memberSpec{
 		Name: name, Group: r.place.Group, Input: r.place.Input, Snapshots: r.place.Snapshots, Outputs: r.place.Outputs,
-		Unfenced: r.o.Schedule.unfenced, Timing: r.o.Schedule.timing, Without: r.o.Without, Via: t.Map(),
+		Unfenced: r.o.Schedule.unfenced, Timing: r.o.Schedule.timing, Without: r.o.Without, Via: t.Map(), Token: t.token,
 	}
 	p, err := start(r.o.Member(r.place.brokers), spec, t, r.o.Log, func(p *process, line report) {
 		if line.What == didAssign {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"crypto/rand"
 	"slices"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 // what the broker still answers is counted.
 type tap struct {
 	*wiretap.Cluster
+	token    string // of the member: to others of this machine the tap is closed
 	refusals *wiretap.Refusals
 
 	mu    sync.Mutex
@@ -30,11 +32,12 @@ const spanOpen = -1
 // newTap makes the taps before all brokers. dial reaches a broker and does the TLS handshake if there
 // is one to do: the members come to the tap in plaintext.
 func newTap(brokers []string, dial wiretap.Dial) (*tap, error) {
-	c, err := wiretap.NewClusterDialing(brokers, dial)
+	token := rand.Text()
+	c, err := wiretap.NewClusterDialing(brokers, token, dial)
 	if err != nil {
 		return nil, err
 	}
-	t := &tap{Cluster: c, refusals: wiretap.WatchRefusals(c), ids: map[string]int32{}}
+	t := &tap{Cluster: c, token: token, refusals: wiretap.WatchRefusals(c), ids: map[string]int32{}}
 	c.OnRequest(t.learn)
 	return t, nil
 }

@@ -37,7 +37,7 @@ func refusedCommits(t *testing.T) (*tap, func()) {
 		}
 	})
 	// Versions before those that name topics by id.
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.Dialer(tapped.Dialer()), kgo.MaxVersions(kversion.V3_0_0()))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.Dialer(wiretap.WithToken(tapped.token, tapped.Dialer())), kgo.MaxVersions(kversion.V3_0_0()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,14 +2,17 @@ package prove
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/holdfast-go/holdfast/claim"
 	"github.com/holdfast-go/holdfast/devbroker"
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -205,5 +208,27 @@ func TestKafkaIsNoImitation(t *testing.T) {
 		if got := imitation(id); got != want {
 			t.Errorf("%q: %v, want %v", id, got, want)
 		}
+	}
+}
+
+// The rights that are printed are those of the exercises and of nobody else.
+func TestGrantsAreOfTheExercisesAlone(t *testing.T) {
+	t.Parallel()
+	o := Options{Prefix: "holdfast-prove-"}
+	id := fence.TransactionalID(name(o.Prefix, newRun(time.Now()), fencingGroup), name(o.Prefix, newRun(time.Now()), fencingState), 0)
+	commands := strings.Join(rights(o, kerr.TransactionalIDAuthorizationFailed), "\n")
+	granted := 0
+	for _, prefix := range regexp.MustCompile(`--transactional-id (\S+)`).FindAllStringSubmatch(commands, -1) {
+		if strings.HasPrefix(id, prefix[1]) {
+			granted++
+		}
+		for _, group := range []string{"ledger", "holdfast", "prove", strings.Repeat("g", 45)} {
+			if flow := fence.TransactionalID(group, group+"-snapshots", 0); strings.HasPrefix(flow, prefix[1]) {
+				t.Errorf("I6: the grant on the prefix %s is one on the ids of a flow, as %s", prefix[1], flow)
+			}
+		}
+	}
+	if granted != 1 {
+		t.Errorf("%d grants are for the id %s of the exercise, want 1:\n%s", granted, id, commands)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -47,6 +48,13 @@ func newRun(at time.Time) string {
 
 // name is that of a topic, a group or a transactional id of this run.
 func name(prefix, run, end string) string { return prefix + run + "-" + end }
+
+// writerIDs is what the transactional ids begin with that Holdfast's writer makes of the exercise's group, whose
+// length is the same in each run, topic and partition. No flow has them whose group does not begin with the prefix.
+func writerIDs(prefix string) string {
+	group := name(prefix, newRun(time.Time{}), fencingGroup)
+	return strings.TrimSuffix(fence.TransactionalID(group, "", 0), strings.TrimPrefix(group, prefix)+"--0")
+}
 
 // leftover matches the names that runs under a prefix give, and no others: whatever else begins with
 // the prefix is not ours.

@@ -34,8 +34,6 @@ const (
 	stepLimit = 20 * time.Second
 	// transactionTimeout is how long a transaction may stay open that nobody ends.
 	transactionTimeout = 30 * time.Second
-	// writerIDs are the transactional ids that Holdfast's writer makes of group, topic and partition.
-	writerIDs = "holdfast-"
 )
 
 var errTime = fmt.Errorf("it did not end within %v", exerciseLimit)

@@ -26,7 +26,7 @@ func rights(o Options, err error) (commands []string) {
 		grant("--operation Describe --operation Read --operation Delete", "--group "+o.Prefix)
 	}
 	if errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
-		for _, prefix := range []string{o.Prefix, writerIDs} {
+		for _, prefix := range []string{o.Prefix, writerIDs(o.Prefix)} {
 			grant("--operation Describe --operation Write", "--transactional-id "+prefix)
 		}
 	}

@@ -5,26 +5,25 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// explainPatience bounds each question that is only asked for the explanation.
+// explainPatience bounds all questions together that are only asked for the explanation.
 const explainPatience = 5 * time.Second
 
 // explain says what was there, and what a reader of either isolation level makes of it.
 func (t *tailer) explain(ctx context.Context) {
 	sum := newCount()
 	waits, empty := false, 0
+	holders := t.ask(ctx)
 	var unread []*part
-	for _, p := range t.parts {
+	for i, p := range t.parts {
 		if t.unread(p) {
 			unread = append(unread, p)
 			continue
-		}
-		if t.Follow {
-			settle(ctx, p)
 		}
 		if len(t.parts) > 1 && p.position <= p.from && !t.stopsAtOpen(p) {
 			empty++
@@ -39,7 +38,7 @@ func (t *tailer) explain(ctx context.Context) {
 		sum.held += p.count.held
 		if t.stopsAtOpen(p) {
 			waits = true
-			t.Note(t.holders(ctx, p))
+			t.Note(holders[i])
 		}
 	}
 	if empty > 0 {
@@ -97,10 +96,32 @@ func (t *tailer) legend() {
 	}
 }
 
-// settle asks how far readers have got by this time. Without an answer the count stays as it was shown.
-func settle(ctx context.Context, p *part) {
+// ask asks of all partitions side by side, within one limit, how far readers have got by this time and who has
+// the transactions that they stop at. It returns what is to be said of the latter, by the number of the part.
+func (t *tailer) ask(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainPatience)
 	defer cancel()
+	holders := make([]string, len(t.parts))
+	var asking sync.WaitGroup
+	for i, p := range t.parts {
+		if t.unread(p) {
+			continue
+		}
+		asking.Go(func() {
+			if t.Follow {
+				settle(ctx, p)
+			}
+			if t.stopsAtOpen(p) {
+				holders[i] = t.holders(ctx, p)
+			}
+		})
+	}
+	asking.Wait()
+	return holders
+}
+
+// settle asks how far readers have got. Without an answer the count stays as it was shown.
+func settle(ctx context.Context, p *part) {
 	if _, _, lastStable, err := p.log.Ends(ctx); err == nil && lastStable >= p.position && p.count.status[wire.StatusOpen] == 0 {
 		p.count.settle()
 	}
@@ -150,8 +171,6 @@ func (t *tailer) stopsAtOpen(p *part) bool {
 
 // holders says who has the transactions that are open.
 func (t *tailer) holders(ctx context.Context, p *part) string {
-	ctx, cancel := context.WithTimeout(ctx, explainPatience)
-	defer cancel()
 	holders, err := p.log.Holders(ctx)
 	if err != nil {
 		return fmt.Sprintf("%s: who has the open transaction could not be asked: %v", p.log.At(), err)
