@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 
+	"github.com/holdfast-go/holdfast/internal/intake"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -24,9 +25,11 @@ const (
 	// DefaultMetadataMinAge is the least time between two metadata requests. kgo's own 5 s would
 	// make the first transaction after a topic was created wait as long.
 	DefaultMetadataMinAge = 100 * time.Millisecond
-	// DefaultMaxDecompressBytes bounds what one fetched batch may decompress to. kgo's own 1 GiB
-	// would let one hostile or broken batch end the process.
-	DefaultMaxDecompressBytes = 64 << 20
+	// DefaultFetchBudget is the FetchBudget of a Config that has none.
+	DefaultFetchBudget = intake.DefaultBytes
+	// DefaultMaxDecompressBytes bounds what one fetched batch may decompress to: a quarter of the default
+	// FetchBudget.
+	DefaultMaxDecompressBytes = DefaultFetchBudget / 4
 	// DefaultConcurrentTransactionsBackoff is the pause before a transactional request is sent again
 	// that the broker refused because the markers of the last transaction are still being written.
 	DefaultConcurrentTransactionsBackoff = 3 * time.Millisecond
@@ -44,6 +47,14 @@ type Config struct {
 	// SASL, if not nil, authenticates every connection: see Config.WithSASL, OAuthClient, OAuthToken and OAuthTokenFile,
 	// or any mechanism of franz-go.
 	SASL sasl.Mechanism
+	// FetchBudget is how many bytes fetched records may take in memory, whatever their writers have made of
+	// them: in the client, opened, with all their headers, copied on the way, and in queues. Each component has
+	// one, for all its partitions and brokers. What is larger than a quarter of it, as one batch in memory, is
+	// not read: see stream.ErrTooLarge. 0: DefaultFetchBudget, 256 MiB; the least is 16 MiB.
+	//
+	// The budget is what comes from brokers, and not what a fold makes of it: give a container the budget,
+	// 256 MiB and what the states take.
+	FetchBudget int64
 	// Opts are raw client options, applied to every client that any component makes. An option that
 	// a guarantee rests on is refused: see Reserved.
 	Opts []kgo.Opt
@@ -75,17 +86,32 @@ func (c Config) clientOpts(wrap func(net.Conn) net.Conn, tail ...kgo.Opt) ([]kgo
 	if err != nil {
 		return nil, err
 	}
-	opts := make([]kgo.Opt, 0, len(c.Opts)+12)
+	budget := r.budget
+	if budget == nil {
+		budget = intake.New(c.FetchBudget)
+	}
+	in := intake.NewClient(budget)
+	largest := int32(min(budget.MaxBatch(), maxRead/2))
+	opts := make([]kgo.Opt, 0, len(c.Opts)+16)
 	opts = append(opts,
 		kgo.ClientID(DefaultClientID),
 		kgo.SoftwareNameAndVersion("holdfast", softwareVersion()),
 		kgo.MetadataMinAge(DefaultMetadataMinAge),
-		kgo.MaxDecompressBatchBytes(DefaultMaxDecompressBytes),
+		kgo.FetchMaxBytes(min(defaultFetchBytes, largest)),
 		kgo.ConcurrentTransactionsBackoff(DefaultConcurrentTransactionsBackoff),
 	)
 	opts = append(opts, c.Opts...)
-	dial := dialer{base: r.dial, tls: r.tls, timeout: r.dialTimeout, wrap: wrap}
+	dial := dialer{base: r.dial, tls: r.tls, timeout: r.dialTimeout, wrap: func(conn net.Conn) net.Conn {
+		if wrap != nil {
+			conn = wrap(conn)
+		}
+		return in.Conn(conn)
+	}}
 	opts = append(opts,
+		kgo.WithHooks(in),
+		// Of what the intake has let through.
+		kgo.MaxDecompressBatchBytes(int(budget.MaxBatch())),
+		kgo.BrokerMaxReadBytes(max(defaultReadBytes, 2*largest)),
 		kgo.SeedBrokers(c.Brokers...),
 		// kgo refuses a TLS config beside a dialer; ours does the handshake itself.
 		kgo.DialTLSConfig(nil),
@@ -117,7 +143,17 @@ type resolved struct {
 	dial        dialFunc
 	dialTimeout time.Duration
 	tls         *tls.Config
+	budget      *intake.Budget // that is shared by several clients; nil: none
 }
+
+const (
+	// defaultFetchBytes is what a client asks one broker for at once. kgo's own 50 MiB are fetched again
+	// where there is no room for them.
+	defaultFetchBytes = 16 << 20
+	// defaultReadBytes is kgo's bound of one answer, maxRead the most that it takes.
+	defaultReadBytes = 100 << 20
+	maxRead          = 1 << 30
+)
 
 // resolve checks c and finds the connection that its fields and its raw options describe.
 func (c Config) resolve() (resolved, error) {
@@ -144,6 +180,13 @@ func (r *resolved) take(c Config, snap snapshot) []error {
 	}
 	if f, ok := snap.one("Dialer").(func(ctx context.Context, network, host string) (net.Conn, error)); ok && f != nil {
 		r.dial = f
+	}
+	if hooks, ok := snap.one("WithHooks").([]kgo.Hook); ok {
+		for _, h := range hooks {
+			if b, ok := h.(*intake.Budget); ok {
+				r.budget = b
+			}
+		}
 	}
 	if t, ok := snap.one("DialTLSConfig").(*tls.Config); ok && t != nil {
 		if c.TLS != nil {

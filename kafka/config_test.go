@@ -41,7 +41,7 @@ func TestValidate(t *testing.T) {
 			want: stream.ErrReservedOption, text: []string{"kgo.TransactionalID", "kgo.DisableIdempotentWrite"}},
 		"all faults at once": {cfg: Config{Opts: []kgo.Opt{kgo.ConsumerGroup("g"), kgo.InstanceID("i")}},
 			want: stream.ErrReservedOption, text: []string{"Brokers is empty", "kgo.ConsumerGroup", "kgo.InstanceID"}},
-		"options that hold together": {cfg: Config{Brokers: good, Opts: []kgo.Opt{kgo.BrokerMaxReadBytes(10 << 20), kgo.FetchMaxBytes(5 << 20)}}},
+		"options that hold together": {cfg: Config{Brokers: good, Opts: []kgo.Opt{kgo.FetchMaxBytes(5 << 20)}}},
 		"max versions":               {cfg: Config{Brokers: good, Opts: []kgo.Opt{kgo.MaxVersions(kversion.V3_0_0())}}},
 		"max versions too low": {cfg: Config{Brokers: good, Opts: []kgo.Opt{kgo.MaxVersions(kversion.V2_0_0())}},
 			want: stream.ErrReservedOption, text: []string{"kgo.MaxVersions", "TxnOffsetCommit"}},
@@ -69,7 +69,7 @@ func TestDefaultsAndOverrides(t *testing.T) {
 	}
 	defer plain.Close()
 	own, err := Config{Brokers: []string{"127.0.0.1:1"}, Opts: []kgo.Opt{
-		kgo.ClientID("mine"), kgo.MetadataMinAge(time.Second), kgo.MaxDecompressBatchBytes(1 << 10),
+		kgo.ClientID("mine"), kgo.MetadataMinAge(time.Second), kgo.FetchMaxBytes(1 << 10),
 		kgo.ConcurrentTransactionsBackoff(time.Second),
 	}}.Client()
 	if err != nil {
@@ -82,7 +82,8 @@ func TestDefaultsAndOverrides(t *testing.T) {
 	}{
 		{"ClientID", "holdfast", "mine"},
 		{"MetadataMinAge", 100 * time.Millisecond, time.Second},
-		{"MaxDecompressBatchBytes", 64 << 20, 1 << 10},
+		{"MaxDecompressBatchBytes", 64 << 20, 64 << 20},
+		{"FetchMaxBytes", int32(16 << 20), int32(1 << 10)},
 		{"ConcurrentTransactionsBackoff", 3 * time.Millisecond, time.Second},
 		{"AlwaysRetryEOF", true, true},
 	} {

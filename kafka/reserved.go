@@ -26,6 +26,7 @@ const (
 	useInputs  = "remove it; name the topics in Inputs"
 	useStart   = "remove it; set Start, which resolves the first offset once and commits it"
 	useNothing = "remove it; a guarantee rests on its default"
+	useBudget  = "remove it; set FetchBudget: a quarter of it bounds what one batch takes in memory"
 	useShare   = "remove it; a share group has no owner of a partition, so nothing could be fenced"
 )
 
@@ -83,6 +84,8 @@ var reservedOptions = [...]reservedOption{
 	{"KeepControlRecords", useNothing},
 	{"KeepRetryableFetchErrors", "remove it; the client retries them"},
 	{"DisableFetchCRCValidation", "remove it; a corrupted record must not reach the state"},
+	{"MaxDecompressBatchBytes", useBudget},
+	{"BrokerMaxReadBytes", useBudget},
 
 	{"ShareGroup", useShare},
 	{"ShareMaxRecords", useShare},
@@ -129,7 +132,7 @@ func (s snapshot) one(name string) any {
 }
 
 // connectionOptions are the allowed options whose values ClientOpts needs to know.
-var connectionOptions = [...]string{"Dialer", "DialTimeout", "DialTLSConfig", "SASL", "MaxVersions", "ClientID"}
+var connectionOptions = [...]string{"Dialer", "DialTimeout", "DialTLSConfig", "SASL", "MaxVersions", "ClientID", "WithHooks"}
 
 // taker is a kgo hook that reads the options of a client being made and then stops the making.
 type taker struct{ snap snapshot }

@@ -64,7 +64,9 @@ func reservedSamples() map[string]kgo.Opt {
 		"ConsumeStartOffset": kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), "ConsumeResetOffset": kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		"FetchIsolationLevel": kgo.FetchIsolationLevel(kgo.ReadCommitted()), "KeepControlRecords": kgo.KeepControlRecords(),
 		"KeepRetryableFetchErrors": kgo.KeepRetryableFetchErrors(), "DisableFetchCRCValidation": kgo.DisableFetchCRCValidation(),
-		"ShareGroup": kgo.ShareGroup("g"), "ShareMaxRecords": kgo.ShareMaxRecords(5), "ShareMaxRecordsStrict": kgo.ShareMaxRecordsStrict(),
+		"MaxDecompressBatchBytes": kgo.MaxDecompressBatchBytes(1 << 20),
+		"BrokerMaxReadBytes":      kgo.BrokerMaxReadBytes(60 << 20),
+		"ShareGroup":              kgo.ShareGroup("g"), "ShareMaxRecords": kgo.ShareMaxRecords(5), "ShareMaxRecordsStrict": kgo.ShareMaxRecordsStrict(),
 		"ShareAckCallback": kgo.ShareAckCallback(func(*kgo.Client, kgo.ShareAckResults) {}),
 	}
 }
@@ -83,9 +85,9 @@ func allowedSamples() map[string]kgo.Opt {
 		"MaxVersions": kgo.MaxVersions(kversion.Stable()), "MinVersions": kgo.MinVersions(kversion.V2_5_0()),
 		"RetryBackoffFn": kgo.RetryBackoffFn(func(int) time.Duration { return time.Second }), "RequestRetries": kgo.RequestRetries(3),
 		"RetryTimeout": kgo.RetryTimeout(time.Second), "RetryTimeoutFn": kgo.RetryTimeoutFn(func(int16) time.Duration { return time.Second }),
-		"BrokerMaxWriteBytes": kgo.BrokerMaxWriteBytes(50 << 20), "BrokerMaxReadBytes": kgo.BrokerMaxReadBytes(60 << 20),
-		"MaxDecompressBatchBytes": kgo.MaxDecompressBatchBytes(1 << 20), "MetadataMaxAge": kgo.MetadataMaxAge(time.Minute),
-		"MetadataMinAge": kgo.MetadataMinAge(time.Second), "SASL": kgo.SASL(plain.Auth{User: "u", Pass: "p"}.AsMechanism()),
+		"BrokerMaxWriteBytes": kgo.BrokerMaxWriteBytes(50 << 20),
+		"MetadataMaxAge":      kgo.MetadataMaxAge(time.Minute),
+		"MetadataMinAge":      kgo.MetadataMinAge(time.Second), "SASL": kgo.SASL(plain.Auth{User: "u", Pass: "p"}.AsMechanism()),
 		"WithHooks": kgo.WithHooks(hook(func() {})), "WithPools": kgo.WithPools(pool{}),
 		"ConcurrentTransactionsBackoff": kgo.ConcurrentTransactionsBackoff(time.Second), "ConsiderMissingTopicDeletedAfter": kgo.ConsiderMissingTopicDeletedAfter(time.Minute),
 		"OnRebootstrapRequired": kgo.OnRebootstrapRequired(func() ([]string, error) { return nil, nil }),
@@ -99,7 +101,8 @@ func allowedSamples() map[string]kgo.Opt {
 		"RecordDeliveryTimeout": kgo.RecordDeliveryTimeout(time.Second), "FetchMaxWait": kgo.FetchMaxWait(time.Second),
 		"FetchMaxBytes": kgo.FetchMaxBytes(1 << 20), "FetchMinBytes": kgo.FetchMinBytes(2), "FetchMaxPartitionBytes": kgo.FetchMaxPartitionBytes(1 << 19),
 		"MaxConcurrentFetches": kgo.MaxConcurrentFetches(2), "Rack": kgo.Rack("r"), "DisableFetchSessions": kgo.DisableFetchSessions(),
-		"ConsumePreferringLagFn": kgo.ConsumePreferringLagFn(kgo.PreferLagAt(5)), "WithDecompressor": kgo.WithDecompressor(kgo.DefaultDecompressor()),
+		"ConsumePreferringLagFn":          kgo.ConsumePreferringLagFn(kgo.PreferLagAt(5)),
+		"WithDecompressor":                kgo.WithDecompressor(kgo.DefaultDecompressor()),
 		"RecheckPreferredReplicaInterval": kgo.RecheckPreferredReplicaInterval(time.Minute),
 	}
 }

@@ -54,8 +54,8 @@ var (
 	// ErrClosed: the writer was closed. Open a new one under a new ownership.
 	ErrClosed = errors.New("closed")
 	// ErrTooLarge: a state or record is over the limit that the broker or the topic allows, or a batch
-	// that was read decompresses to more than the client allows (kgo.MaxDecompressBatchBytes). The
-	// message names the size, the Key field has the key. Make the state smaller or raise max.message.bytes.
+	// that was fetched is larger in memory than a quarter of kafka.Config.FetchBudget. The message names
+	// the size, the Key field has the key. Make the state smaller, or raise max.message.bytes or the budget.
 	ErrTooLarge = errors.New("record is too large")
 	// ErrRestoreStalled: a restore made no progress within its stall timeout. The message has the
 	// diagnosis and the hint has the next step.

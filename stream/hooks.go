@@ -29,6 +29,16 @@ type Hooks struct {
 	// Gone: records that were not folded are not in the log any more, and the partition goes on at its
 	// start, because the start policy says so.
 	Gone func(Gone)
+	// Halted: a partition stops because its next batch cannot be read, and the others go on.
+	Halted func(Halted)
+}
+
+// Halted tells that a partition is not read any further. What was folded is committed, and the member keeps the
+// partition. It goes on when a member is granted it anew that can read the batch, or when its records are deleted.
+type Halted struct {
+	Partition Partition
+	Ownership int64
+	Err       error // with the offset of the batch
 }
 
 // Assigned tells that an ownership was granted.

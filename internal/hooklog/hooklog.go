@@ -57,6 +57,7 @@ func (l *Log) Hooks() stream.Hooks {
 		Throttled:    func(e stream.Throttled) { l.note(e) },
 		Stopped:      func(e stream.Stopped) { l.note(e) },
 		Gone:         func(e stream.Gone) { l.note(e) },
+		Halted:       func(e stream.Halted) { l.note(e) },
 	}
 }
 

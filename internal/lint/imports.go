@@ -22,7 +22,7 @@ const (
 )
 
 var (
-	wireOurs   = []string{"stream", "kafka", "internal/rule", "internal/visible"}
+	wireOurs   = []string{"stream", "kafka", "internal/rule", "internal/visible", "internal/intake"}
 	fenceOurs  = append(slices.Clone(wireOurs), "internal/wire", "internal/pace")
 	memberOurs = append(slices.Clone(fenceOurs), "fence", "snapshot", "dlq", "internal/engine")
 	jobOurs    = append(slices.Clone(memberOurs), "internal/member", "internal/preflight", "claim")
@@ -42,7 +42,8 @@ var allowed = []allowance{
 	{dir: "internal/pace"},
 	{dir: "claim", ours: []string{"stream"}},
 	{dir: "internal/engine", ours: []string{"stream"}},
-	{dir: "kafka", ours: []string{"stream", "internal/visible"}, theirs: client},
+	{dir: "internal/intake", theirs: client},
+	{dir: "kafka", ours: []string{"stream", "internal/visible", "internal/intake"}, theirs: client},
 	{dir: "internal/wire", ours: wireOurs, theirs: client},
 	{dir: "fence", ours: fenceOurs, theirs: client},
 	{dir: "snapshot", ours: fenceOurs, theirs: client},
@@ -65,6 +66,7 @@ var allowed = []allowance{
 	},
 	{dir: "internal/crash", ours: []string{"internal/wiretap"}, theirs: client},
 	{dir: "internal/accidents"},
+	{dir: "internal/attack"},
 	{dir: "internal/fieldcases"},
 	{dir: "internal/hooklog", ours: []string{"stream"}},
 	{dir: "internal/acceptance"},

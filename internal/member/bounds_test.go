@@ -83,7 +83,7 @@ func TestNothingIsFoldedInDoubt(t *testing.T) {
 		m: &Member{}, own: &fence.Ownership{}, engine: e,
 		queue: queue{limit: 10, arrived: make(chan struct{}, 1)},
 	}
-	w.queue.put([]*kgo.Record{{Offset: 7}})
+	w.queue.put([]*kgo.Record{{Offset: 7}}, 1<<20)
 	w.doubt.Store(true)
 	if folded, err := w.foldNext(time.Now()); folded || err != nil || e.steps != 0 {
 		t.Errorf("I5: %d records were folded in doubt, %v", e.steps, err)

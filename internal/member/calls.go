@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/intake"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -23,7 +24,7 @@ func (w *worker) callAhead() {
 	}
 	for _, r := range w.queue.from(len(w.calls), w.m.cfg.Concurrency) {
 		call := noCall
-		if !readOnly(r) {
+		if _, refused := intake.Refused(r); !refused && !readOnly(r) {
 			call = w.startCall(fromKafka(r))
 		}
 		w.calls = append(w.calls, call)

@@ -121,7 +121,7 @@ func (m *Member) passOver(w *worker, from, first int64) {
 		return
 	}
 	w.tellGone(from, first)
-	full := w.queue.put([]*kgo.Record{upTo(p, first, -1)})
+	full := w.queue.put([]*kgo.Record{upTo(p, first, -1)}, m.share())
 	m.seek(w, first, -1)
 	if w.outOfRange = 0; !full { // else the worker has it go on, when there is room
 		m.resume(w)

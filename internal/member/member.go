@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/intake"
 	"github.com/holdfast-go/holdfast/internal/rule"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -55,6 +56,7 @@ type Member struct {
 	failure   error // why the member stops
 	failedAt  time.Time
 
+	budget   *intake.Budget               // of all clients, and of the queues
 	throttle throttle                     // of all clients
 	paces    map[stream.Partition]*pacing // how much fits into a transaction
 
@@ -76,8 +78,9 @@ func New(c Config) *Member {
 		single:  map[stream.Partition]map[string]int64{}, refusals: refusals{},
 
 		restored: make(chan struct{}, 1), paces: map[stream.Partition]*pacing{}, retention: newRetention(c.RetainBytes, c.RetainFor),
+		budget: intake.New(c.Kafka.FetchBudget),
 	}
-	m.cfg.Kafka.Opts = append(slices.Clone(c.Kafka.Opts), kgo.WithHooks(&m.throttle))
+	m.cfg.Kafka.Opts = append(slices.Clone(c.Kafka.Opts), kgo.WithHooks(&m.throttle, m.budget))
 	m.throttle.Tell = m.throttled
 	return m
 }
@@ -294,7 +297,8 @@ func (m *Member) dispatch(fetches kgo.Fetches) {
 // enqueue hands records to the worker. It runs between polls.
 func (m *Member) enqueue(w *worker, records []*kgo.Record) {
 	w.arrived.Add(int64(len(records)))
-	if w.queue.put(records) {
+	chunkOf(records)
+	if w.queue.put(records, m.share()) {
 		m.pause(w)
 	}
 }
@@ -318,7 +322,7 @@ func (m *Member) pause(w *worker) {
 // between polls.
 func (m *Member) resume(w *worker) {
 	p := w.own.Partition()
-	if m.group.Owned(p) == w.own && w.own.State() == fence.Held {
+	if m.group.Owned(p) == w.own && w.own.State() == fence.Held && !w.halted.Load() {
 		w.paused = false
 		m.poll.ResumeFetchPartitions(only(p))
 	}

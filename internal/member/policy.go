@@ -201,6 +201,8 @@ func (w *worker) remedy(err error) string {
 		function = "Func"
 	}
 	switch {
+	case errors.Is(err, errNotRead):
+		return "raise FetchBudget if the record is meant, or " + policy
 	case errors.Is(err, errNoLetters):
 		return "set DeadLetters, or have OnError return another action"
 	case errors.Is(err, stream.ErrNoKey):

@@ -17,7 +17,7 @@ func TestQueueOfABacklogDoesNotGrow(t *testing.T) {
 			rs[i] = &kgo.Record{Offset: put}
 			put++
 		}
-		q.put(rs)
+		q.put(rs, 1<<20)
 	}
 	fetch(60)
 	for range 5_000 {

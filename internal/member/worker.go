@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/intake"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -51,6 +52,7 @@ type worker struct {
 	tail    tail
 	outputs outputs
 	begun   atomic.Bool  // the partition may be fetched
+	halted  atomic.Bool  // what comes next cannot be read: nothing is folded any more
 	arrived atomic.Int64 // entries that were put into the queue
 
 	// Touched by run only.
@@ -82,7 +84,7 @@ func newWorker(m *Member, o *fence.Ownership) *worker {
 	w := &worker{
 		m: m, own: o, position: -1, began: time.Now(), done: make(chan struct{}), outcome: make(chan error, 1),
 		log:   m.log.With("partition", o.Partition().String(), "ownership", o.Number()),
-		queue: queue{limit: m.cfg.QueueRecords, arrived: make(chan struct{}, 1)},
+		queue: queue{limit: m.cfg.QueueRecords, budget: m.budget, arrived: make(chan struct{}, 1)},
 	}
 	w.logStart.Store(-1)
 	w.ctx, w.end = context.WithCancel(m.ctx)
@@ -112,7 +114,10 @@ func wait(ctx context.Context, c <-chan struct{}) {
 // run is the worker's goroutine. A user's function may end it.
 func (w *worker) run() {
 	var err error = stream.NewError(w.stage(), fmt.Errorf("%w: %w", stream.ErrFold, errExited)).At(w.own.Partition(), -1)
-	defer func() { w.finish(err) }()
+	defer func() {
+		w.finish(err)
+		w.queue.close()
+	}()
 	err = w.live()
 }
 
@@ -312,7 +317,7 @@ func (w *worker) arm(timer *time.Timer, now time.Time) {
 
 // foldNext folds the next queued record, or reads on over what is none, if there is one and folding is allowed.
 func (w *worker) foldNext(now time.Time) (bool, error) {
-	if w.doubt.Load() || w.blocked.After(now) || w.engine.Full() {
+	if w.doubt.Load() || w.blocked.After(now) || w.engine.Full() || w.halted.Load() {
 		return false, nil // a full batch waits for the one in flight
 	}
 	r, ok := w.queue.peek()
@@ -323,6 +328,9 @@ func (w *worker) foldNext(now time.Time) (bool, error) {
 		w.engine.Read(r.Offset+1, r.LeaderEpoch)
 		w.pop()
 		return true, nil
+	}
+	if refusal, ok := intake.Refused(r); ok {
+		return w.notRead(r, refusal)
 	}
 	record := fromKafka(r)
 	result, ok := w.step(now, record)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/holdfast-go/holdfast/internal/intake"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -26,6 +28,10 @@ type ReadOptions struct {
 	// read waits below the first open transaction. Otherwise everything up to the high watermark
 	// comes, without control records.
 	Committed bool
+
+	// Refused hands over what stands in for records that were too large to be read; see intake.Refused.
+	// Otherwise the read ends there, with stream.ErrTooLarge.
+	Refused bool
 
 	// OnPosition is told each advance of the position, after the records before it were handed out.
 	// It is called from the goroutine that called Read; nil: nobody is told.
@@ -57,6 +63,7 @@ type page struct {
 	highWatermark int64
 	logStart      int64
 	err           error
+	opened        *intake.Opened // what the records are of; its holder releases it
 }
 
 // Read hands the partition's records to each, in offset order, until its position has reached To.
@@ -78,6 +85,9 @@ func (l Log) Read(ctx context.Context, o ReadOptions, each func(*kgo.Record) err
 		for _, r := range p.records {
 			if r.Offset >= o.To { // written since To was captured
 				break
+			}
+			if refusal, ok := intake.Refused(r); ok && !o.Refused {
+				return l.tooLarge(refusal)
 			}
 			if err := each(r); err != nil {
 				return err
@@ -107,14 +117,17 @@ func (l Log) eachPage(ctx context.Context, o ReadOptions, each func(page) error)
 	}()
 	defer func() {
 		cancel(context.Canceled)
-		for range pages { // the fetching goroutine has ended when the channel is closed
+		for p := range pages { // the fetching goroutine has ended when the channel is closed
+			p.opened.Release()
 		}
 	}()
 	for p := range pages {
 		if p.err != nil {
 			return p.err
 		}
-		if err := each(p); err != nil {
+		err := each(p)
+		p.opened.Release()
+		if err != nil {
 			return err
 		}
 	}
@@ -124,10 +137,11 @@ func (l Log) eachPage(ctx context.Context, o ReadOptions, each func(page) error)
 // fetchAhead sends the pages from o.From to o.To. A page waits in the send while the one before it is
 // handled, which is the one fetch ahead that a fast reader gains from.
 func (l Log) fetchAhead(ctx context.Context, o ReadOptions, pages chan<- page) {
-	f := fetcher{log: l, opts: o, leader: leader{broker: -1}, decompress: decompressor(l.Client)}
+	f := fetcher{log: l, opts: o, leader: leader{broker: -1}, budget: budgetOf(l.Client)}
 	for position := o.From; position < o.To; {
 		p := f.page(ctx, position)
 		if p.err == nil && p.next == position {
+			p.opened.Release()
 			if !sleep(ctx, idlePause) {
 				return
 			}
@@ -136,6 +150,7 @@ func (l Log) fetchAhead(ctx context.Context, o ReadOptions, pages chan<- page) {
 		select {
 		case pages <- p:
 		case <-ctx.Done():
+			p.opened.Release()
 			return
 		}
 		if p.err != nil {
@@ -145,19 +160,28 @@ func (l Log) fetchAhead(ctx context.Context, o ReadOptions, pages chan<- page) {
 	}
 }
 
-// decompressor returns the client's own, which is bounded by kgo.MaxDecompressBatchBytes.
-func decompressor(cl *kgo.Client) kgo.Decompressor {
-	if d, ok := cl.OptValue(kgo.WithDecompressor).(kgo.Decompressor); ok && d != nil {
-		return d
+// budgetOf returns the client's budget, or the one that all clients without any share.
+func budgetOf(cl *kgo.Client) *intake.Budget {
+	if b := intake.Of(cl); b != nil {
+		return b
 	}
-	return kgo.DefaultDecompressor()
+	return unbudgeted()
+}
+
+var unbudgeted = sync.OnceValue(func() *intake.Budget { return intake.New(0) })
+
+// tooLarge is the error of a read that has come to something that was not let in.
+func (l Log) tooLarge(r intake.Refusal) error {
+	return stream.NewError("fetch", fmt.Errorf("%w: %s", stream.ErrTooLarge, r)).At(l.At(), r.First).
+		Hinted("raise FetchBudget, of which one batch may take a quarter, if it is meant, and find its writer if not; "+
+			"look at it with kafka-dump-log.sh --deep-iteration on the leader, or delete the records up to offset %d with kafka-delete-records.sh", r.Offset)
 }
 
 type fetcher struct {
 	log        Log
 	opts       ReadOptions
 	leader     leader
-	decompress kgo.Decompressor
+	budget     *intake.Budget
 	outOfRange int // answers in a row that the position is outside the log
 }
 
@@ -216,21 +240,27 @@ func (f *fetcher) fetch(ctx context.Context, on leader, position int64) (page, e
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
 		return page{}, err
 	}
+	opened, err := f.budget.Open(ctx, answer.RecordBatches)
+	if err != nil {
+		return page{}, err
+	}
+	answer.RecordBatches = opened.Batches
 	part, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		Offset: position, IsolationLevel: isolation, Topic: l.Topic, Partition: l.Partition,
 		KeepControlRecords: f.opts.raw,
-	}, answer, &pageDecompressor{Decompressor: f.decompress}, nil)
+	}, answer, decompressor(l.Client), nil)
 	switch n := len(part.Records); {
-	case part.Err == nil, errors.Is(part.Err, errPageFull):
+	case part.Err == nil:
 	case n > 0: // the next fetch begins at the batch at fault, whatever the client would go on with
 		next = part.Records[n-1].Offset + 1
 	default:
+		opened.Release()
 		if err := Undecodable(l.At(), position, part.Err); err != nil {
 			return page{}, err
 		}
 		return page{}, stream.NewError("fetch", part.Err).At(l.At(), position)
 	}
-	return page{records: part.Records, aborted: answer.AbortedTransactions, next: max(next, position), highWatermark: answer.HighWatermark, logStart: answer.LogStartOffset}, nil
+	return page{records: part.Records, aborted: answer.AbortedTransactions, next: max(next, position), highWatermark: answer.HighWatermark, logStart: answer.LogStartOffset, opened: opened}, nil
 }
 
 // placed finds out on which side of the log a position is that the broker called out of range. Below

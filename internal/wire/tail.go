@@ -30,7 +30,7 @@ func IsCommitMarker(r *kgo.Record) bool {
 // If the records are what one answer holds, that is one fetch. A leader that moves or does not answer is
 // waited for as long as ctx lasts; the errors are Read's.
 func (l Log) Tail(ctx context.Context, from int64, limit int) (Tail, error) {
-	f := fetcher{log: l, opts: ReadOptions{raw: true}, leader: leader{broker: -1}, decompress: decompressor(l.Client)}
+	f := fetcher{log: l, opts: ReadOptions{raw: true}, leader: leader{broker: -1}, budget: budgetOf(l.Client)}
 	t := Tail{Position: from}
 	for {
 		var p page
@@ -45,6 +45,7 @@ func (l Log) Tail(ctx context.Context, from int64, limit int) (Tail, error) {
 			return t, err
 		}
 		stuck := p.next == t.Position
+		p.opened.Release() // the records that are kept are a few
 		t.Records, t.Position, t.HighWatermark = append(t.Records, p.records...), p.next, p.highWatermark
 		t.LogStart = p.logStart
 		if t.Position >= t.HighWatermark || len(t.Records) > limit || stuck {

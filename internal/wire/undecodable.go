@@ -28,7 +28,7 @@ func Undecodable(p stream.Partition, position int64, err error) error {
 	if errors.As(err, &large) {
 		return stream.NewError("fetch", fmt.Errorf("the batch of offsets %d to %d decompresses to more than the client allows: %w: %w",
 			large.Offset, large.NextOffset-1, stream.ErrTooLarge, kgo.ErrMaxDecompress)).At(p, max(position, large.Offset)).
-			Hinted("raise the bound with kgo.MaxDecompressBatchBytes in kafka.Config.Opts (64 MiB unless set) if the batch is meant, "+
+			Hinted("raise FetchBudget, of which one batch may take a quarter, if the batch is meant, "+
 				"and find its writer if not; look at it with kafka-dump-log.sh --deep-iteration on the leader, or delete the records up to offset %d with kafka-delete-records.sh",
 				large.NextOffset-1)
 	}
@@ -44,26 +44,11 @@ func Undecodable(p stream.Partition, position int64, err error) error {
 	return nil
 }
 
-// maxPageBytes is what one page may decompress to before it ends. What one batch may is the client's own
-// bound, so that a page takes at most the sum of both: without this one, a fetch of many small batches
-// could each stay below the client's bound and be thousands of times as large together.
-const maxPageBytes = 32 << 20
-
-var errPageFull = errors.New("the page is full")
-
-// pageDecompressor ends a page: after maxPageBytes it refuses, and the client returns what it has. What is
-// left is fetched again.
-type pageDecompressor struct {
-	kgo.Decompressor
-	used int
-}
-
-// Decompress implements kgo.Decompressor.
-func (d *pageDecompressor) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
-	if d.used >= maxPageBytes {
-		return nil, errPageFull
+// decompressor returns the client's own. The batches that a read takes apart were opened before (intake.Budget.Open);
+// this one is for formats before the present one.
+func decompressor(cl *kgo.Client) kgo.Decompressor {
+	if d, ok := cl.OptValue(kgo.WithDecompressor).(kgo.Decompressor); ok && d != nil {
+		return d
 	}
-	out, err := d.Decompressor.Decompress(src, codec)
-	d.used += len(out)
-	return out, err
+	return kgo.DefaultDecompressor()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/holdfast-go/holdfast/internal/intake"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -59,7 +60,7 @@ func TestUndecodable(t *testing.T) {
 			t.Errorf("%s: the client says %v, which is told as %v", c.name, part.Err, err)
 		}
 	}
-	for _, err := range []error{nil, io.EOF, context.Canceled, kerr.NotLeaderForPartition, kerr.OffsetOutOfRange, &kgo.ErrDataLoss{}, errPageFull} {
+	for _, err := range []error{nil, io.EOF, context.Canceled, kerr.NotLeaderForPartition, kerr.OffsetOutOfRange, &kgo.ErrDataLoss{}} {
 		if got := Undecodable(at, 7, err); got != nil {
 			t.Errorf("%v is told as %v", err, got)
 		}
@@ -71,6 +72,9 @@ func flip(b []byte, at int) []byte {
 	return b
 }
 
+// bombBudget lets a batch of 16 MiB in.
+const bombBudget = 64 << 20
+
 // bombs is a fake cluster with a topic of one partition, and a client that writes to it batches of one
 // record each, which compress to next to nothing.
 func bombs(t *testing.T, sizes ...int) *kgo.Client {
@@ -80,7 +84,7 @@ func bombs(t *testing.T, sizes ...int) *kgo.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.DefaultProduceTopic("state"), kgo.MaxDecompressBatchBytes(16<<20),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.DefaultProduceTopic("state"), kgo.WithHooks(intake.NewClient(intake.New(bombBudget))),
 		kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(1<<30-1), kgo.BrokerMaxWriteBytes(1<<30))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +110,7 @@ func TestDecompressionBombIsNamed(t *testing.T) {
 	})
 	var where *stream.Error
 	if !errors.Is(err, stream.ErrTooLarge) || !errors.As(err, &where) || where.Topic != "state" || where.Partition != 0 || where.Offset != 2 ||
-		!strings.Contains(where.Hint, "kgo.MaxDecompressBatchBytes") {
+		!strings.Contains(where.Hint, "FetchBudget") {
 		t.Errorf("the read ended with %v", err)
 	}
 	if position != 2 || len(read) != 2 {
@@ -138,7 +142,7 @@ func TestManyBatchesAreNotDecompressedAtOnce(t *testing.T) {
 		}
 		return nil
 	})
-	const most = 3*(maxPageBytes+12<<20) + 32<<20 // three pages are in memory at once, and one batch is under way
+	const most = bombBudget // half of it is for what is copied on the way
 	if held := int64(peak.HeapAlloc) - int64(base); err != nil || seen != 24 || held > most {
 		t.Errorf("read %d records holding up to %d MiB, %v; want 24 with at most %d MiB", seen, held>>20, err, most>>20)
 	}

@@ -3,6 +3,8 @@ package wire
 import (
 	"context"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/intake"
 )
 
 // ViewOptions says what View looks at.
@@ -18,6 +20,7 @@ type ViewOptions struct {
 	Stable bool
 
 	MaxBytes int32 // as in ReadOptions
+	Refused  bool  // as in ReadOptions
 
 	// OnFetched is told each answer that brought something, those of reading ahead included, from the
 	// goroutine that called View; nil: nobody is told.
@@ -148,6 +151,9 @@ func (v *view) hand(p page, to int64, by verdicts, stable bool) error {
 	for _, r := range p.records {
 		if r.Offset >= to {
 			break
+		}
+		if refusal, ok := intake.Refused(r); ok && !v.opts.Refused {
+			return v.log.tooLarge(refusal)
 		}
 		if err := v.each(classify(r, by, stable)); err != nil {
 			return err
