@@ -85,6 +85,7 @@ type txn struct {
 	gate  *gate
 	epoch int16
 	once  sync.Once
+	took  map[stream.Partition]bool // partitions that took records; true: the client has noted them
 }
 
 // fixed returns the one partition of a topic that is written to, if there is one.
@@ -130,7 +131,7 @@ func (k *cluster) open(ctx context.Context) (producer, error) {
 	if err != nil {
 		return nil, stream.NewError("open writer", fmt.Errorf("%w: %w", stream.ErrConfig, err)).At(k.c.Progress, -1)
 	}
-	t := &txn{cluster: k, cl: cl, gate: g}
+	t := &txn{cluster: k, cl: cl, gate: g, took: map[stream.Partition]bool{}}
 	if err := t.init(ctx); err != nil {
 		t.close()
 		return nil, &wire.StepError{Step: wire.StepInit, Err: err}
@@ -250,6 +251,8 @@ func (t *txn) produce(ctx context.Context, ms []stream.Message, most int) (span,
 				}
 				if p.err != nil {
 					errs[p.i], failed = &wire.StepError{Step: wire.StepProduce, Err: p.err}, true
+				} else {
+					t.acked(p.r)
 				}
 				if p.r.Topic == t.c.Progress.Topic && (in.first < 0 || p.r.Offset < in.first) {
 					in.first = p.r.Offset
@@ -314,15 +317,51 @@ func (t *txn) bind(ctx context.Context, tok Token, o Offset, metadata string) er
 // errNotSent: the client has said that it has committed, and has not asked for it.
 var errNotSent = errors.New("the client has ended the transaction without a request to commit it")
 
+// acked notes which partition took a record.
+func (t *txn) acked(r *kgo.Record) {
+	if p := (stream.Partition{Topic: r.Topic, Partition: r.Partition}); !t.took[p] {
+		t.took[p] = false
+	}
+}
+
+// noteLimit bounds the wait for the client to note the partitions of a topic. It takes microseconds, unless the process
+// is held up.
+const noteLimit = 10 * time.Second
+
+// noted waits until the client has noted the partitions that took records. It does so after it has sent the first
+// records of a topic:
+//
+//  1. They wait for the metadata of their topic. It comes, and they are sent.
+//  2. The goroutine that has brought it is held up before it notes the topic's partitions.
+//  3. The records are acknowledged, the offset is bound, and the transaction is to be committed.
+//
+// A client that ends the transaction then knows nothing of the partition. If it knows of no other that took records,
+// it calls the commit done and has not sent it. If it does, it commits, and takes the partition for a part of the next
+// transaction too: below transaction.version 2 it does not add it to that one, whose commit leaves its records out.
+func (t *txn) noted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, noteLimit, errors.New("the client does not note the partition"))
+	defer cancel()
+	defer context.AfterFunc(t.gate.ctx, cancel)() // a client that is closed notes nothing more
+	for p, noted := range t.took {
+		if noted {
+			continue
+		}
+		if err := wire.AwaitNoted(ctx, t.cl, p); err != nil {
+			return err
+		}
+		t.took[p] = true
+	}
+	return nil
+}
+
 // end waits for the broker's answer until ctx ends or the client is closed; a wait that is cut leaves
 // the outcome unknown. So does a commit that the client calls done and has not sent (R5). To the client a
 // transaction is empty in which it finds no partition that took a record: it aborts it, or leaves it open, and
-// returns no error. It may not find the partition yet:
-//
-//  1. The first records of a client wait for the metadata of their topic. It comes, and they are sent.
-//  2. The goroutine that has brought it is held up before it notes the topic's partitions.
-//  3. The records are acknowledged, the offset is bound, and the transaction is to be committed.
+// returns no error. So nothing is ended before the client has noted the partitions, and commits are counted.
 func (t *txn) end(ctx context.Context, commit bool) error {
+	if err := t.noted(ctx); err != nil {
+		return &wire.StepError{Step: wire.StepEnd, Err: err}
+	}
 	sent := t.gate.commits.Load()
 	how := kgo.TryAbort
 	if commit {

@@ -70,6 +70,12 @@ var transactionBugs = []Bug{
 		Test:  Test{Package: "fence", Name: "TestCommitThatIsNotSentIsNoCommit"}, Invariant: "I1",
 	},
 	{
+		Name: "ended-before-noted", Rules: []string{"R5"},
+		Off:   "a transaction is ended before the client has noted the partitions that took its first records",
+		Edits: []Edit{{"fence/producer.go", "\t\tif noted {\n", "\t\tif noted || true {\n"}},
+		Test:  Test{Package: "fence", Name: "TestEndWaitsUntilTheClientHasNoted"}, Invariant: "I1",
+	},
+	{
 		Name: "abort-after-a-fence", Rules: []string{"R6"},
 		Off:   "a client that is given up sends an abort first, which ends a successor's transaction",
 		Edits: []Edit{{settle, "\t\tw.producer.close()\n", "\t\tw.producer.end(w.base, false)\n\t\tw.producer.close()\n"}},

@@ -126,3 +126,21 @@ func patiently(ctx context.Context, do func() error) error {
 		}
 	}
 }
+
+// AwaitNoted waits until cl, which has sent records to p, has p in its list of partitions, or ctx ends. The first
+// records of a topic are sent before it has, and can be acknowledged before it has. A client that does not have p yet
+// does not know when it ends a transaction that p took records.
+func AwaitNoted(ctx context.Context, cl *kgo.Client, p stream.Partition) error {
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		// All three are these values only for a partition that the client does not have.
+		leader, epoch, err := cl.PartitionLeader(p.Topic, p.Partition)
+		if leader != -1 || epoch != -1 || err != nil {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the client's note of %s: %w", p, context.Cause(ctx))
+		}
+	}
+}

@@ -146,3 +146,62 @@ func TestTopicIDOfNoTopic(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A client notes the partitions of a topic after it has sent the first records, here only when the record behind them
+// can be partitioned. Until then it calls the end of their transaction done, and has not sent it.
+func TestAwaitNoted(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "out"), kfake.MaxVersions(kversion.V3_9_0()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	release, given := make(chan struct{}), make(chan struct{})
+	cluster.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if len(req.(*kmsg.MetadataRequest).Topics) > 0 {
+			cluster.SleepControl(func() { <-given })
+		}
+		return nil, nil, false
+	})
+	ends := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Count: -1, Observe: true})
+	cl, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.TransactionalID("id"), kgo.ProducerLinger(0),
+		kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(func(string) func(*kgo.Record, int) int {
+			return func(r *kgo.Record, _ int) int {
+				if string(r.Key) == "held" {
+					<-release
+					return -1
+				}
+				return 0
+			}
+		})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := cl.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	promised := make(chan error, 1)
+	cl.Produce(ctx, &kgo.Record{Topic: "out", Key: []byte("k")}, func(_ *kgo.Record, err error) { promised <- err })
+	cl.Produce(ctx, &kgo.Record{Topic: "out", Key: []byte("held")}, nil)
+	close(given)
+	if err := <-promised; err != nil {
+		t.Fatal(err)
+	}
+	out, gaveUp := stream.Partition{Topic: "out"}, errors.New("gave up")
+	short, giveUp := context.WithCancelCause(ctx)
+	giveUp(gaveUp)
+	if err := AwaitNoted(short, cl, out); !errors.Is(err, gaveUp) {
+		t.Errorf("a partition that is not noted: %v", err)
+	}
+	if err := cl.EndTransaction(ctx, kgo.TryCommit); err != nil || ends.Hits() != 0 {
+		t.Errorf("the end before that: %v, and %d requests; the wait may be of no use any more", err, ends.Hits())
+	}
+	close(release)
+	if err := AwaitNoted(ctx, cl, out); err != nil {
+		t.Error(err)
+	}
+}

@@ -231,7 +231,8 @@ func (w *world) transactional(ctx context.Context, id string) (*kgo.Client, erro
 }
 
 // write produces records and waits for each promise. A wait that ends with ctx leaves the client to be
-// closed, which answers what is left.
+// closed, which answers what is left. It returns when the client has noted the partitions: before that it would call a
+// transaction ended that it has not.
 func write(ctx context.Context, cl *kgo.Client, rs ...*kgo.Record) error {
 	promises := make(chan error, len(rs))
 	for _, r := range rs {
@@ -246,7 +247,15 @@ func write(ctx context.Context, cl *kgo.Client, rs ...*kgo.Record) error {
 			return context.Cause(ctx)
 		}
 	}
-	return all
+	if all != nil {
+		return all
+	}
+	for _, r := range rs {
+		if err := wire.AwaitNoted(ctx, cl, stream.Partition{Topic: r.Topic, Partition: r.Partition}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // code returns the name and number of the broker's error in err: "" if there is none.
