@@ -11,25 +11,82 @@ import (
 // window is the time in which a Breaker counts.
 const window = time.Minute
 
+// slots are the seconds of a window, and the one that has begun before it.
+const slots = int64(window/time.Second) + 1
+
 // Breaker refuses dead letters when there are too many of them: a deployment that fails every record
 // would else empty its input into the dead-letter topic. It reads no clock. Its methods are safe for
 // concurrent use; all partitions of a process share one.
+//
+// It counts in whole seconds, so that a letter counts for a minute, and for up to a second more. A component
+// that may read its dead-letter topic tells it with Recall which letters an earlier run has written, which
+// bounds a crash loop too.
 type Breaker struct {
 	limit int
+	share float64
 
-	mu sync.Mutex
-	// allowed has the times of the letters of the last minute, in order. It is never longer than limit
-	// and holds what was really allowed, so that a large limit costs nothing until it is used.
-	allowed []time.Time
+	mu      sync.Mutex
+	began   time.Time // the first time it was told; the seconds count from it
+	seconds [slots]second
 }
 
-// NewBreaker returns a Breaker that allows maxPerMinute letters within any minute, and
-// DefaultMaxPerMinute if that is 0 or less.
-func NewBreaker(maxPerMinute int) *Breaker {
-	if maxPerMinute <= 0 {
-		maxPerMinute = DefaultMaxPerMinute
+// second is what was counted in one second of the window.
+type second struct {
+	number           int64
+	letters, records int64
+}
+
+// NewBreaker returns a Breaker with the MaxPerMinute and the MaxShare of p, and the defaults of those that are not set.
+func NewBreaker(p Policy) *Breaker {
+	p = p.WithDefaults()
+	return &Breaker{limit: max(p.MaxPerMinute, 1), share: p.MaxShare}
+}
+
+// at returns the slot of a time that is age ago.
+func (b *Breaker) at(now time.Time, age time.Duration) *second {
+	if b.began.IsZero() {
+		b.began = now.Add(-window) // what is recalled is not before it
 	}
-	return &Breaker{limit: maxPerMinute}
+	n := int64((now.Sub(b.began) - age) / time.Second)
+	s := &b.seconds[((n%slots)+slots)%slots]
+	if s.number != n {
+		*s = second{number: n}
+	}
+	return s
+}
+
+// sums returns what the window has.
+func (b *Breaker) sums(now time.Time) (letters, records int64) {
+	newest := b.at(now, 0).number
+	for _, s := range b.seconds {
+		if s.number > newest-slots {
+			letters += s.letters
+			records += s.records
+		}
+	}
+	return letters, records
+}
+
+// Passed counts n records that were processed, whatever came of them. Those that are not counted yet make the
+// share of letters look larger than it is.
+func (b *Breaker) Passed(now time.Time, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.at(now, 0).records += n
+}
+
+// Recall counts a letter that was written at an earlier time, if that was within the last minute, and the records
+// that were processed for it since the one before. A time that is to come is that of a clock that is ahead: it is now.
+func (b *Breaker) Recall(now, written time.Time, records int64) {
+	age := max(now.Sub(written), 0)
+	if age >= window {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.at(now, age)
+	s.letters++
+	s.records += records
 }
 
 // Allow counts a letter at the time now, or returns stream.ErrFlood with the counts and does not
@@ -38,18 +95,17 @@ func NewBreaker(maxPerMinute int) *Breaker {
 func (b *Breaker) Allow(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old := 0
-	for old < len(b.allowed) && now.Sub(b.allowed[old]) >= window {
-		old++
+	letters, records := b.sums(now)
+	letters++
+	records = max(records, letters)
+	if letters > int64(b.limit) && float64(letters) > b.share*float64(records) {
+		return stream.NewError("dead-letter", fmt.Errorf("%w: this one would be number %d within a minute of %d records, and the policy allows %d, "+
+			"or %g of the records where that is more", stream.ErrFlood, letters, records, b.limit, b.share)).
+			Hinted("so many records rarely fail by their own fault: look at the last deployment, the schema and the reasons "+
+				"in the dead-letter topic (holdfast dlq list); nothing past the record was committed. "+
+				"If the records are to blame, raise DeadLetters.MaxPerMinute above %d, or DeadLetters.MaxShare above %.2g (1: never stop)",
+				b.limit, float64(letters)/float64(records))
 	}
-	b.allowed = b.allowed[old:]
-	if len(b.allowed) >= b.limit {
-		return stream.NewError("dead-letter", fmt.Errorf("%w: this one would be number %d within a minute, and the policy allows %d",
-			stream.ErrFlood, len(b.allowed)+1, b.limit)).
-			Hinted("so many records rarely fail by their own fault: look at the last deployment, the schema and the reasons " +
-				"in the dead-letter topic (holdfast dlq list); nothing past the record was committed. " +
-				"If the records are to blame, raise DeadLetters.MaxPerMinute")
-	}
-	b.allowed = append(b.allowed, now)
+	b.at(now, 0).letters++
 	return nil
 }

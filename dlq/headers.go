@@ -3,7 +3,10 @@ package dlq
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/stream"
@@ -28,12 +31,46 @@ const (
 	HeaderGroup      = "dlq.group"       // consumer group of the component
 	HeaderAppVersion = "dlq.app.version" // version of the application
 	// HeaderFailedAt is where the record was read when it failed, as "topic/partition/offset". It is
-	// there only if that is not the origin: the record had been dead-lettered before.
+	// there only if that is not the origin: the record was replayed, and has failed again.
 	HeaderFailedAt = "dlq.failed.at"
 	// HeaderReplayed marks a record that was replayed, with the letter's place as
 	// "topic/partition/offset". A letter does not have it.
 	HeaderReplayed = "dlq.replayed"
+	// HeaderTimestamp is the record's own timestamp, in milliseconds since 1970. It is there only if the
+	// letter has another one.
+	HeaderTimestamp = "dlq.timestamp"
+	// HeaderChanged names what of the record the letter has not as it was: words of "timestamp", "value",
+	// "headers", "key" and "reserved headers", with commas between them. Only the timestamp and the
+	// reserved headers, which are dropped, leave a letter that can be replayed.
+	HeaderChanged = "dlq.changed"
+	// HeaderWrittenAt is when the letter was written, by the component's clock, in milliseconds since 1970.
+	HeaderWrittenAt = "dlq.written.at"
 )
+
+// The headers that are Holdfast's own begin with these, and are never taken over from a record that was
+// read: whoever may write to an input would else write them.
+const (
+	ownPrefix     = "dlq."
+	connectPrefix = "__connect.errors."
+	snapshotState = stream.SnapshotHeader
+)
+
+// Reserved reports whether a header of that name is one of the dead letters' own (dlq.*,
+// __connect.errors.*) or that of snapshots (holdfast). Such headers of an input say nothing that is
+// believed, but of a replay where it comes from.
+func Reserved(name string) bool {
+	return strings.HasPrefix(name, ownPrefix) || strings.HasPrefix(name, connectPrefix) || name == snapshotState
+}
+
+// Unreserved returns the headers that are not Reserved, in their order: hs itself if it has no others.
+func Unreserved(hs []stream.Header) []stream.Header {
+	if !slices.ContainsFunc(hs, isReserved) {
+		return hs
+	}
+	return slices.DeleteFunc(slices.Clone(hs), isReserved)
+}
+
+func isReserved(h stream.Header) bool { return Reserved(h.Key) }
 
 // The headers of Kafka Streams' dead letters (KIP-1034): UTF-8 text, appended at each failure.
 const (
@@ -84,6 +121,15 @@ func number(text []byte, bits int) (int64, error) {
 		return 0, fmt.Errorf("%s is no number from 0 on", quote(text))
 	}
 	return n, nil
+}
+
+// millis reads a decimal number of milliseconds, in its one spelling.
+func millis(text []byte) (time.Time, error) {
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil || strconv.FormatInt(n, 10) != string(text) {
+		return time.Time{}, fmt.Errorf("%s is no number of milliseconds", quote(text))
+	}
+	return time.UnixMilli(n), nil
 }
 
 // quote makes bytes from a stranger fit for an error: printable and short.

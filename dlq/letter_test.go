@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -112,9 +113,11 @@ func TestFirstOriginIsKeptAndAttemptsCount(t *testing.T) {
 		}
 	}
 
-	// Read from the dead-letter topic itself, nothing was counted in advance.
-	l, err := Parse(written(New(letter, because(1)), 0, 0))
-	if err != nil || l.Attempt != 4 || l.Origin != first || l.FailedAt != (Origin{Topic: "orders.dlq", Partition: 1, Offset: 7}) {
+	// Read from the dead-letter topic itself, it is a record of that topic.
+	c = because(1)
+	c.TopicID = [16]byte{2}
+	l, err := Parse(written(New(letter, c), 0, 0))
+	if here := (Origin{Topic: "orders.dlq", TopicID: c.TopicID, Partition: 1, Offset: 7}); err != nil || l.Attempt != 1 || l.Origin != here || l.FailedAt != here {
 		t.Errorf("letter of a letter: %+v, %v", l, err)
 	}
 }
@@ -136,37 +139,23 @@ func TestNewHeadersAreThereOnce(t *testing.T) {
 	}
 }
 
-func TestNewOfOtherFamilies(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		headers []stream.Header
-		origin  Origin
-	}{
-		"spring": {springHeaders("shop", 2, 1<<40), Origin{Topic: "shop", Partition: 2, Offset: 1 << 40}},
-		"streams": {[]stream.Header{h(streamsTopic, "shop"), h(streamsPartition, "2"), h(streamsOffset, "5")},
-			Origin{Topic: "shop", Partition: 2, Offset: 5}},
-		"connect": {[]stream.Header{h(connectTopic, "shop"), h(connectPartition, "2"), h(connectOffset, "5")},
-			Origin{Topic: "shop", Partition: 2, Offset: 5}},
-		"broken": {[]stream.Header{h(connectTopic, "shop"), h(connectPartition, "-2"), h(connectOffset, "5")},
-			Origin{Topic: "orders", TopicID: id1, Partition: 3, Offset: 42}},
-	} {
-		l, err := Parse(written(New(input(c.headers...), because(1)), 0, 0))
-		if err != nil || l.Family != Holdfast || l.Origin != c.origin {
-			t.Errorf("%s: %+v, %v, want origin %v", name, l, err, c.origin)
-		}
-	}
-}
-
 func TestOverheadIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä\xff", 100_000)
 	r := input()
 	r.Topic, r.Partition, r.Offset = strings.Repeat("t", 249), math.MaxInt32, math.MaxInt64
+	r.Headers = []stream.Header{{Key: stream.SnapshotHeader}}
 	// The longest case is a record that was dead-lettered before.
-	r = written(New(r, because(1)), math.MaxInt32, math.MaxInt64)
-	r.Topic = strings.Repeat("u", 249)
-	r.Headers = append(r.Headers[:3:3], h(HeaderAttempt, "2147483647"))
-	m := New(r, Cause{Topic: "d", TopicID: id1, Err: errors.New(long + stream.StackMark + long), Stage: long, Attempt: math.MaxInt, Group: long, AppVersion: long})
+	first := because(1)
+	first.Topic = strings.Repeat("d", 249)
+	r = written(replayed(t, written(New(r, first), math.MaxInt32, math.MaxInt64)), math.MaxInt32, math.MaxInt64-1)
+	for i := range r.Headers {
+		if r.Headers[i].Key == HeaderAttempt {
+			r.Headers[i].Value = []byte("2147483647")
+		}
+	}
+	r.Headers = append(r.Headers, stream.Header{Key: stream.SnapshotHeader})
+	m := New(r, Cause{Topic: "d", TopicID: id1, Now: time.UnixMilli(math.MinInt64), Without: Payload, Err: errors.New(long + stream.StackMark + long), Stage: long, Attempt: math.MaxInt, Group: long, AppVersion: long})
 	size := 0
 	for _, h := range m.Headers {
 		size += len(h.Key) + len(h.Value) + 10
@@ -178,7 +167,7 @@ func TestOverheadIsBounded(t *testing.T) {
 		t.Errorf("%d bytes of headers, and MaxOverhead is %d", size, MaxOverhead)
 	}
 	l, err := Parse(written(m, 0, 0))
-	if err != nil || l.Attempt != math.MaxInt32 || len(l.Reason) > MaxReason || !strings.HasSuffix(l.Reason, "…") {
+	if err != nil || l.Attempt != MaxAttempt || l.FailedAt == l.Origin || len(l.Reason) > MaxReason || !strings.HasSuffix(l.Reason, "…") {
 		t.Errorf("got attempt %d, reason of %d bytes, %v", l.Attempt, len(l.Reason), err)
 	}
 }
@@ -199,6 +188,57 @@ func TestPartitionFor(t *testing.T) {
 	} {
 		if got := PartitionFor(c.origin, c.partitions); got != c.want {
 			t.Errorf("%+v: got %d", c, got)
+		}
+	}
+}
+
+// A letter does not inherit what its topic refuses its record for, and says what it has changed.
+func TestLetterIsTaken(t *testing.T) {
+	t.Parallel()
+	now := at0.Add(time.Hour)
+	big := func(n int) []byte { return make([]byte, n) }
+	for name, c := range map[string]struct {
+		change  func(*stream.Record, *Cause)
+		at      time.Time // of the letter; zero: of the record
+		changed string
+	}{
+		"as it is":                    {change: func(*stream.Record, *Cause) {}},
+		"within the limits":           {change: func(_ *stream.Record, c *Cause) { c.Takes = Takes{Before: time.Hour, After: 1} }},
+		"behind the limits":           {func(_ *stream.Record, c *Cause) { c.Takes = Takes{Before: time.Hour - 1} }, now, "timestamp"},
+		"ahead of the limits":         {func(r *stream.Record, c *Cause) { r.Timestamp, c.Takes = now.Add(2*time.Millisecond), Takes{After: 1} }, now, "timestamp"},
+		"no timestamp":                {change: func(r *stream.Record, c *Cause) { r.Timestamp, c.Takes = time.UnixMilli(-1), Takes{Before: 1} }},
+		"no time that can be carried": {func(r *stream.Record, _ *Cause) { r.Timestamp = time.UnixMilli(1_700_000_000_123_000) }, now, "timestamp"},
+		"the time was refused":        {func(_ *stream.Record, c *Cause) { c.Without = Timestamp }, now, "timestamp"},
+		"times of the topic":          {func(_ *stream.Record, c *Cause) { c.Takes.AppendTime = true }, at0, "timestamp"},
+		"the reason is too much":      {change: func(_ *stream.Record, c *Cause) { c.Err, c.Takes.Bytes = errors.New(strings.Repeat("r", 1000)), 1500 }},
+		"the value is too much":       {change: func(r *stream.Record, c *Cause) { r.Value, c.Takes.Bytes = big(5000), 1500 }, changed: "value"},
+		"the headers are too much": {change: func(r *stream.Record, c *Cause) {
+			r.Headers, c.Takes.Bytes = []stream.Header{{Key: "h", Value: big(5000)}}, 1500
+		}, changed: "value,headers"},
+		"the key is too much":     {change: func(r *stream.Record, c *Cause) { r.Key, c.Takes.Bytes = big(5000), 1500 }, changed: "value,headers,key"},
+		"the record was refused":  {func(_ *stream.Record, c *Cause) { c.Without = Payload }, now, "timestamp,value,headers,key"},
+		"the header of snapshots": {change: func(r *stream.Record, _ *Cause) { r.Headers = []stream.Header{h("holdfast", "x"), h("a", "b")} }, changed: "reserved headers"},
+	} {
+		r, cause := input(h("mine", "1")), because(1)
+		cause.Now = now
+		c.change(&r, &cause)
+		m := New(r, cause)
+		want := c.at
+		if want.IsZero() {
+			want = r.Timestamp
+		}
+		l, err := Parse(written(m, 0, 0))
+		if err != nil || !m.Timestamp.Equal(want) || !l.Timestamp.Equal(r.Timestamp) || l.Changed != c.changed || !l.WrittenAt.Equal(now) {
+			t.Errorf("%s: %v, timestamp %v, told %v, changed %q", name, err, m.Timestamp, l.Timestamp, l.Changed)
+		}
+		if limit := cause.Takes.Bytes; limit > 0 && m.BatchBytes() > int64(limit) {
+			t.Errorf("%s: %d bytes for a topic that takes %d", name, m.BatchBytes(), limit)
+		}
+		if kept := bytes.Equal(m.Value, r.Value) && bytes.Equal(m.Key, r.Key); kept == l.Reduced() {
+			t.Errorf("%s: key and value are kept: %v, and the letter is reduced: %v", name, kept, l.Reduced())
+		}
+		if again, err := Replay(l); !l.Reduced() && (err != nil || stream.Carried(r.Timestamp) && !again.Timestamp.Equal(r.Timestamp)) {
+			t.Errorf("%s: replayed at %v: %v", name, again.Timestamp, err)
 		}
 	}
 }

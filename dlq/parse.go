@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -56,11 +57,10 @@ func (o Origin) same(p Origin) bool {
 type Letter struct {
 	Record stream.Record // as it stands in the dead-letter topic
 	Family Family
-	// Origin is where the record comes from. Holdfast and Connect keep the first place over several
-	// failures. Kafka Streams and Spring append, and it is the last place.
+	// Origin is where the record comes from. Holdfast keeps the first place over replays into its topic,
+	// Connect over all failures. Kafka Streams and Spring append, and it is the last place.
 	Origin Origin
-	// FailedAt is where the record was read when it failed: the origin, unless the record was
-	// dead-lettered before.
+	// FailedAt is where the record was read when it failed: the origin, unless the record was replayed.
 	FailedAt   Origin
 	Reason     string
 	Class      string // type of the error
@@ -68,6 +68,9 @@ type Letter struct {
 	Attempt    int // how often the record failed; 0: not known
 	Group      string
 	AppVersion string
+	Timestamp  time.Time // the record's own, which is the letter's unless HeaderTimestamp tells
+	WrittenAt  time.Time // of the letter; zero: it does not tell
+	Changed    string    // HeaderChanged; "": the letter has its record as it was
 	// Fault is nil in what Parse returns without an error. All sets it to Parse's error: the letter has
 	// no Origin then.
 	Fault error
@@ -78,14 +81,14 @@ type Letter struct {
 // complete and plain is ErrMalformed, and a record without one is ErrNoFamily. The letter that comes
 // with an error has its Record and its Family.
 func Parse(r stream.Record) (Letter, error) {
-	l := Letter{Record: r}
+	l := Letter{Record: r, Timestamp: r.Timestamp}
 	for _, f := range families {
 		if !f.present(r.Headers) {
 			continue
 		}
 		l.Family = f.family
 		if err := f.read(&l, r.Headers); err != nil {
-			return Letter{Record: r, Family: l.Family}, fmt.Errorf("%w: %w", ErrMalformed, err)
+			return Letter{Record: r, Timestamp: r.Timestamp, Family: l.Family}, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 		return l, nil
 	}
@@ -194,7 +197,18 @@ func readHoldfast(l *Letter, hs []stream.Header) error {
 			return fmt.Errorf("header %s: %w", HeaderFailedAt, err)
 		}
 	}
-	l.Attempt = int(attempt)
+	l.Attempt = int(min(attempt, MaxAttempt))
+	if v, ok := first(hs, HeaderTimestamp); ok {
+		if l.Timestamp, err = millis(v); err != nil {
+			return fmt.Errorf("header %s: %w", HeaderTimestamp, err)
+		}
+	}
+	if v, ok := first(hs, HeaderWrittenAt); ok {
+		if l.WrittenAt, err = millis(v); err != nil {
+			return fmt.Errorf("header %s: %w", HeaderWrittenAt, err)
+		}
+	}
+	l.Changed = at.text(hs, HeaderChanged)
 	l.Reason, l.Stage = at.text(hs, HeaderReason), at.text(hs, HeaderStage)
 	l.Group, l.AppVersion = at.text(hs, HeaderGroup), at.text(hs, HeaderAppVersion)
 	return nil
@@ -232,7 +246,7 @@ func readSpring(l *Letter, hs []stream.Header) error {
 	l.Reason, l.Group = at.text(hs, springMessage), at.text(hs, springGroup)
 	// Older versions wrote one byte here; what is not four bytes is not an attempt and not a fault.
 	if n, err := at.binary(hs, springAttempts, 4); err == nil {
-		l.Attempt = int(n)
+		l.Attempt = int(min(n, MaxAttempt))
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 const (
 	DefaultAttempts     = 3
 	DefaultMaxPerMinute = 60
+	DefaultMaxShare     = 0.01
+	DefaultRestartDelay = time.Minute
 )
 
 // Policy says where dead letters go and how many there may be. It holds no state: one value may be
@@ -19,8 +21,8 @@ const (
 type Policy struct {
 	// Topic is the dead-letter topic. Required. It must exist: a component that cannot write to it
 	// stops, and the offset does not pass the record. It needs MaxOverhead bytes more than the inputs
-	// in max.message.bytes, and is not compacted unless its readers want one letter a key. A letter
-	// has its record's timestamp, from which retention.ms counts: where records can be older than
+	// in max.message.bytes: a record that it does not take is left out, and its letter says where it stands.
+	// It must not be compacted. A letter has its record's timestamp, unless the topic's limits refuse it, from which retention.ms counts: where records can be older than
 	// the topic's retention when they fail, their letters are deleted at once. Set retention.ms=-1, or
 	// message.timestamp.type=LogAppendTime, which gives up the timestamps.
 	Topic string
@@ -30,10 +32,18 @@ type Policy struct {
 	// Backoff is the pause after the attempt-th failure of a record, counted from 1. It must be safe
 	// for concurrent use. Default: 100 ms, doubling up to 30 s.
 	Backoff func(attempt int) time.Duration
-	// MaxPerMinute is how many letters a process may write within any minute. Above it the component
-	// stops with stream.ErrFlood: that many records that fail are rarely the records' fault.
-	// Default: DefaultMaxPerMinute.
+	// MaxPerMinute and MaxShare bound the letters of a process: where there would be more than
+	// MaxPerMinute within any minute, and these are more than MaxShare of the records that were processed
+	// in it, the component stops with stream.ErrFlood, since that many records that fail are rarely the
+	// records' fault. Letters of the last minute that stand in the topic from an earlier run count too, if
+	// the component may read it (see Breaker). Defaults: DefaultMaxPerMinute, and DefaultMaxShare. A
+	// MaxShare of 1 never stops it.
 	MaxPerMinute int
+	MaxShare     float64
+	// RestartDelay is how long Run waits after stream.ErrFlood before it returns, so that what starts it again
+	// does not do so in a tight loop. The group is left before, and the end of Run's context ends the wait.
+	// Default: one minute. Negative: none.
+	RestartDelay time.Duration
 }
 
 // WithDefaults returns p with its zero fields set to the defaults. Topic has none.
@@ -46,6 +56,12 @@ func (p Policy) WithDefaults() Policy {
 	}
 	if p.MaxPerMinute == 0 {
 		p.MaxPerMinute = DefaultMaxPerMinute
+	}
+	if p.MaxShare == 0 {
+		p.MaxShare = DefaultMaxShare
+	}
+	if p.RestartDelay == 0 {
+		p.RestartDelay = DefaultRestartDelay
 	}
 	return p
 }
@@ -68,6 +84,10 @@ func (p Policy) Validate() error {
 	if p.MaxPerMinute < 0 {
 		errs = append(errs, fault(fmt.Sprintf("DeadLetters.MaxPerMinute is %d", p.MaxPerMinute),
 			"give 1 or more, or 0 for the default; a very large number never stops the component"))
+	}
+	if !(p.MaxShare >= 0 && p.MaxShare <= 1) { // NaN too
+		errs = append(errs, fault(fmt.Sprintf("DeadLetters.MaxShare is %v", p.MaxShare),
+			"give a share of the records from 0 to 1, as 0.05 for one in twenty, or 0 for the default; 1 never stops the component"))
 	}
 	return errors.Join(errs...)
 }

@@ -2,6 +2,8 @@ package dlq
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -197,12 +199,15 @@ func (p *patience) failed(now time.Time) bool {
 }
 
 // Identity tells letters of one record from those of others: the id of the origin's topic, or its name
-// where the id is not known, partition and offset. It is comparable.
+// where the id is not known, partition and offset, and the record's content. It is comparable.
 type Identity struct {
 	Topic     string // empty if TopicID is known
 	TopicID   [16]byte
 	Partition int32
 	Offset    int64
+	// Content is a digest of key, value and the headers that are not Reserved. Without it a record that
+	// claims to be a replay would stand for another one's letter.
+	Content [sha256.Size]byte
 }
 
 // Identity returns the identity of the letter's record. A letter with a Fault has none of its own: its
@@ -215,7 +220,31 @@ func (l Letter) Identity() Identity {
 	if id.TopicID != ([16]byte{}) {
 		id.Topic = ""
 	}
+	id.Content = content(l.Record)
 	return id
+}
+
+// content is the digest of what the record's author wrote. No two contents are hashed as the same bytes.
+func content(r stream.Record) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	write := func(b []byte) {
+		n := int64(len(b))
+		if b == nil {
+			n = -1
+		}
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
+		h.Write(b)
+	}
+	write(r.Key)
+	write(r.Value)
+	for _, header := range r.Headers {
+		if !Reserved(header.Key) {
+			write([]byte(header.Key))
+			write(header.Value)
+		}
+	}
+	h.Sum(sum[:0])
+	return sum
 }
 
 // Dedup leaves out letters of a record that had one before. The first one is passed on, as soon as it

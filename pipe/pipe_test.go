@@ -244,7 +244,7 @@ func TestFlood(t *testing.T) {
 	l.numbers("in", 50)
 	c := l.config(func(context.Context, stream.Record, *pipe.Out) error { return errBad })
 	c.OnError = func(context.Context, *stream.RecordError) stream.Action { return stream.DeadLetter }
-	c.DeadLetters = &dlq.Policy{Topic: "dead", MaxPerMinute: 5}
+	c.DeadLetters = &dlq.Policy{Topic: "dead", MaxPerMinute: 5, RestartDelay: -1}
 	r := l.start(t.Context(), c)
 	if err := r.wait(); !errors.Is(err, stream.ErrFlood) {
 		t.Errorf("Run returned %v, want ErrFlood", err)

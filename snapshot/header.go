@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 // HeaderKey is the name of the record header that holds what Holdfast needs beside the user's bytes.
-const HeaderKey = "holdfast"
+const HeaderKey = stream.SnapshotHeader
 
 // version1 is the first byte of a header of the format below. A change of the format takes another
 // number, keeps this one readable, and adds golden files of its own.

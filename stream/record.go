@@ -28,8 +28,9 @@ type Record struct {
 	Partition   int32
 	Offset      int64
 	LeaderEpoch int32 // leader epoch of the batch the record came in, -1 if unknown
-	// Timestamp is as written by the producer or the broker, whatever that clock said. A time outside
-	// the years 1678 to 2261 comes out as another one: the Kafka client counts nanoseconds.
+	// Timestamp is as written by the producer or the broker, whatever that clock said: any number of
+	// milliseconds, and -1 for none. One outside the years 1678 to 2261 (see Carried) is exact up to 4.5
+	// million years from 1970; further off it is another such time or, for one number in 15,625, any time.
 	Timestamp time.Time
 	Key       []byte // nil: the record has no key; empty is a key
 	Value     []byte // nil: a tombstone
@@ -43,18 +44,40 @@ type Message struct {
 	Key       []byte // nil: none; empty is a key
 	Value     []byte // nil: a tombstone
 	Headers   []Header
-	Timestamp time.Time // zero: the time at which it is sent
+	Timestamp time.Time // zero: the time at which it is sent. Others must be Carried
 }
 
-// BatchBytes returns the most that m takes in a batch of its own, which is what a topic's
+// SnapshotHeader is the name of the header that records of a snapshot topic have. It is dropped from what
+// folds and pipes send: a header that was copied from an input would else make a state of it.
+const SnapshotHeader = "holdfast"
+
+// BatchBytes returns what m takes in a batch of its own without compression, which is what a topic's
 // max.message.bytes is compared with.
 func (m Message) BatchBytes() int64 {
-	const batch, record, header = 61, 21, 10
-	n := int64(batch+record) + int64(len(m.Key)) + int64(len(m.Value))
+	const batch = 61
+	n := int64(3) // attributes, and the first record's differences of timestamp and offset
+	n += sized(len(m.Key), m.Key == nil) + sized(len(m.Value), m.Value == nil) + varint(int64(len(m.Headers)))
 	for _, h := range m.Headers {
-		n += header + int64(len(h.Key)) + int64(len(h.Value))
+		n += sized(len(h.Key), false) + sized(len(h.Value), h.Value == nil)
 	}
-	return n
+	return batch + varint(n) + n
+}
+
+// sized is what bytes take behind their length, which is -1 for null.
+func sized(n int, null bool) int64 {
+	if null {
+		return 1
+	}
+	return varint(int64(n)) + int64(n)
+}
+
+// varint is what a number from 0 on takes in zigzag.
+func varint(n int64) int64 {
+	size := int64(1)
+	for n <<= 1; n >= 1<<7; n >>= 7 {
+		size++
+	}
+	return size
 }
 
 // Action is what happens to a record whose step failed.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -90,7 +91,7 @@ func (c *Call[S]) Delete() {
 
 // Emit adds an output to the step. It is dropped if the step fails. A topic that is not declared
 // fails the step with stream.ErrUndeclaredOutput, a message that its topic does not take with
-// stream.ErrTooLarge.
+// stream.ErrTooLarge, and one with a timestamp that cannot be written with stream.ErrOutput.
 func (c *Call[S]) Emit(m stream.Message) {
 	st := c.current("Emit")
 	if err := st.engine.permits(m); err != nil {
@@ -99,6 +100,7 @@ func (c *Call[S]) Emit(m stream.Message) {
 		}
 		return
 	}
+	m.Headers = withoutState(m.Headers)
 	st.outputs = append(st.outputs, m)
 }
 
@@ -113,8 +115,20 @@ func (e *Engine[S]) permits(m stream.Message) error {
 		return fmt.Errorf("%w: %q; add it to Outputs", stream.ErrUndeclaredOutput, m.Topic)
 	case limit > 0 && size > int64(limit):
 		return fmt.Errorf("%w: %w: %d bytes with overhead for topic %s, which takes %d", stream.ErrOutput, stream.ErrTooLarge, size, m.Topic, limit)
+	case !m.Timestamp.IsZero() && !stream.Carried(m.Timestamp):
+		return fmt.Errorf("%w: the timestamp for topic %s is %d ms, and the Kafka client carries the years 1678 to 2261: give the message another one",
+			stream.ErrOutput, m.Topic, m.Timestamp.UnixMilli())
 	}
 	return nil
+}
+
+// withoutState returns headers without those of a snapshot topic.
+func withoutState(hs []stream.Header) []stream.Header {
+	is := func(h stream.Header) bool { return h.Key == stream.SnapshotHeader }
+	if !slices.ContainsFunc(hs, is) {
+		return hs
+	}
+	return slices.DeleteFunc(slices.Clone(hs), is)
 }
 
 // Persist makes the key due at once. It is dropped within PersistCooldown of the last one of this

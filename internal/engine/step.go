@@ -179,6 +179,7 @@ func (e *Engine[S]) Mapped(r stream.Record, ms []stream.Message, err error) Resu
 	}
 	for i := 0; i < len(ms) && err == nil; i++ {
 		err = e.permits(ms[i])
+		ms[i].Headers = withoutState(ms[i].Headers)
 	}
 	if err != nil {
 		return e.fail(r, err)

@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -86,7 +87,25 @@ func (j *Job) run(ctx context.Context) error {
 	mc.Ready = func() { close(j.ready) }
 	m := member.New(mc)
 	j.member.Store(m)
-	return m.Run(ctx)
+	err = m.Run(ctx)
+	if errors.Is(err, stream.ErrFlood) {
+		c.holdBack(ctx)
+	}
+	return err
+}
+
+// holdBack waits before Run ends with too many dead letters, so that what starts it again does not do so in a tight
+// loop. The group is left by then.
+func (c Config) holdBack(ctx context.Context) {
+	delay := c.DeadLetters.RestartDelay
+	if delay <= 0 {
+		return
+	}
+	c.Logger.Warn("waiting before the end, for there were too many dead letters", "group", c.Group, "wait", delay.String())
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+	}
 }
 
 // logProbe says that the fence could not be probed: the start goes on, and somebody should know.
@@ -194,7 +213,7 @@ func (c Config) memberConfig(ctx context.Context, found preflight.Found) member.
 		Hooks:              c.Hooks,
 	}
 	if c.DeadLetters != nil {
-		m.Breaker = dlq.NewBreaker(c.DeadLetters.MaxPerMinute)
+		m.Breaker = dlq.NewBreaker(*c.DeadLetters)
 	}
 	return m
 }
@@ -212,7 +231,11 @@ func (c Config) placements(found preflight.Found) map[string]member.Output {
 	out := make(map[string]member.Output, len(found.Outputs))
 	for topic, facts := range found.Outputs {
 		o := member.Output{Partitions: facts.Partitions, MaxRecordBytes: facts.MaxMessageBytes}
-		if slices.Contains(c.AsRead, topic) || c.DeadLetters != nil && topic == c.DeadLetters.Topic {
+		letters := c.DeadLetters != nil && topic == c.DeadLetters.Topic
+		if letters {
+			o.Takes = dlq.Takes{Bytes: facts.MaxMessageBytes, Before: facts.TimeBefore, After: facts.TimeAfter, AppendTime: facts.AppendTime}
+		}
+		if letters || slices.Contains(c.AsRead, topic) {
 			o.Placement = member.AsRead
 		}
 		out[topic] = o

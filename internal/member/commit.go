@@ -142,6 +142,7 @@ func (w *worker) settle(err error) error {
 		w.cost.keys.Store(int64(w.engine.Stats().Keys))
 		w.m.forget(w.own.Partition(), b.Next)
 		w.m.committedOnce(w.own.Partition())
+		w.countPassed()
 		w.fitted(b)
 		w.publish(now, true)
 		return nil

@@ -87,6 +87,7 @@ type Output struct {
 	Partitions     int32
 	MaxRecordBytes int
 	Placement      Placement
+	Takes          dlq.Takes // of the dead-letter topic
 }
 
 // Placement says to which partition of an output topic a record goes.

@@ -50,6 +50,7 @@ type Member struct {
 	untaken   map[stream.Partition]untaken          // takeovers that fail, one after the other
 	due       []*worker                             // to be granted anew, by the polling goroutine
 	notes     map[stream.Partition]map[int64]*note  // about single records that are not committed yet
+	recalled  map[stream.Partition]bool             // whose letters of earlier runs the breaker was told
 	single    map[stream.Partition]map[string]int64 // keys whose steps are committed one by one, up to an offset
 	refused   error                                 // what joining the group failed with last
 	refusedAt time.Time
@@ -70,12 +71,13 @@ type Member struct {
 func New(c Config) *Member {
 	m := &Member{
 		cfg: c, log: c.Logger.With("group", c.Session.Group), hooks: c.Hooks, ready: make(chan struct{}),
-		workers: map[stream.Partition]*worker{},
-		running: map[*worker]bool{},
-		renewed: map[stream.Partition]int{},
-		untaken: map[stream.Partition]untaken{},
-		notes:   map[stream.Partition]map[int64]*note{},
-		single:  map[stream.Partition]map[string]int64{}, refusals: refusals{},
+		workers:  map[stream.Partition]*worker{},
+		running:  map[*worker]bool{},
+		renewed:  map[stream.Partition]int{},
+		untaken:  map[stream.Partition]untaken{},
+		notes:    map[stream.Partition]map[int64]*note{},
+		recalled: map[stream.Partition]bool{},
+		single:   map[stream.Partition]map[string]int64{}, refusals: refusals{},
 
 		restored: make(chan struct{}, 1), paces: map[stream.Partition]*pacing{}, retention: newRetention(c.RetainBytes, c.RetainFor),
 		budget: intake.New(c.Kafka.FetchBudget),

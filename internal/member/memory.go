@@ -3,17 +3,19 @@ package member
 import (
 	"maps"
 
+	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
 // note is what this process knows about one record that is not committed yet, over its ownerships of
 // the partition: an engine begins each of them knowing nothing.
 type note struct {
-	failures int   // how often its step has failed or could not be committed
-	refusal  error // why its step cannot be committed; nil: it may be tried
-	panicked bool  // of refusal
-	skipped  bool  // the policy has skipped it
-	lettered bool  // the breaker has counted its letter
+	failures int         // how often its step has failed or could not be committed
+	refusal  error       // why its step cannot be committed; nil: it may be tried
+	panicked bool        // of refusal
+	skipped  bool        // the policy has skipped it
+	lettered bool        // the breaker has counted its letter
+	without  dlq.Refused // what its letter was refused for
 }
 
 // noteLocked returns the note about a record, and makes it if there is none.

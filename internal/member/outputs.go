@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
@@ -48,6 +49,7 @@ type parcel struct {
 	record *kgo.Record
 	size   int64
 	queued time.Time
+	letter *dlq.Cause // of a dead letter
 }
 
 func (o *outputs) init(w *worker) {
@@ -71,17 +73,28 @@ func (o *outputs) send(ctx context.Context, origin stream.Record, ms []stream.Me
 		return err
 	}
 	for _, m := range ms {
-		size := m.BatchBytes()
-		if err := o.take(ctx, size); err != nil {
+		if err := o.put(ctx, origin, m, nil); err != nil {
 			return err
 		}
-		if err := o.w.own.AwaitFresh(ctx); err != nil { // after every other wait
-			return err
-		}
-		record := toKafka(m)
-		record.Partition, _ = o.fixed(m.Topic)
-		o.queue(parcel{number: o.next(), origin: origin, record: record, size: size, queued: time.Now()})
 	}
+	return nil
+}
+
+// put queues one output.
+func (o *outputs) put(ctx context.Context, origin stream.Record, m stream.Message, letter *dlq.Cause) error {
+	if err := o.open(); err != nil {
+		return err
+	}
+	size := m.BatchBytes()
+	if err := o.take(ctx, size); err != nil {
+		return err
+	}
+	if err := o.w.own.AwaitFresh(ctx); err != nil { // after every other wait
+		return err
+	}
+	record := toKafka(m)
+	record.Partition, _ = o.fixed(m.Topic)
+	o.queue(parcel{number: o.next(), origin: origin, record: record, size: size, queued: time.Now(), letter: letter})
 	return nil
 }
 
@@ -116,6 +129,15 @@ func (o *outputs) run(ctx context.Context, sender *wire.Sender) {
 				return
 			}
 		}
+		if !o.deliver(ctx, sender, ps) {
+			return
+		}
+	}
+}
+
+// deliver sends parcels, and a letter that is refused again with less. It is false after an end, or a refusal.
+func (o *outputs) deliver(ctx context.Context, sender *wire.Sender, ps []parcel) bool {
+	for len(ps) > 0 {
 		rs := make([]*kgo.Record, len(ps))
 		for i, p := range ps {
 			rs[i] = p.record
@@ -126,12 +148,22 @@ func (o *outputs) run(ctx context.Context, sender *wire.Sender) {
 		})
 		switch {
 		case ctx.Err() != nil, at >= 0 && errors.Is(outcomes[at], stream.ErrOwnershipLost):
-			return // closed, or about to be
-		case at >= 0:
+			return false // closed, or about to be
+		case at < 0:
+			return true
+		case !wire.OfRecord(outcomes[at]) || !ps[at].lesser(outcomes[at]):
 			o.answered(ps[at].number, ps[at].origin, ps[at].record, outcomes[at])
-			return
+			return false
 		}
+		var left []parcel // nothing of these is in doubt: each was refused, or not given to a broker
+		for i, err := range outcomes {
+			if err != nil {
+				left = append(left, ps[i])
+			}
+		}
+		ps = left
 	}
+	return true
 }
 
 func toKafka(m stream.Message) *kgo.Record {

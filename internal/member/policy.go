@@ -62,47 +62,6 @@ func (w *worker) decided(action stream.Action, failure *stream.RecordError) stre
 	return action
 }
 
-// deadLetter writes the letter of a record and goes past it. With whole batches it is in the
-// transaction that has the offset. Elsewhere it is an output like any other: no commit passes the
-// record before the letter is acknowledged (R18).
-func (w *worker) deadLetter(r stream.Record, failure *stream.RecordError) (bool, error) {
-	p, letters := w.own.Partition(), w.m.cfg.DeadLetters
-	stop := func(err error, hint string) (bool, error) {
-		e := stream.NewError("dead-letter", err).At(p, r.Offset).Hinted("%s; the next run begins at this record", hint)
-		e.Key, e.Group = r.Key, w.m.cfg.Session.Group
-		return false, &stopError{e}
-	}
-	first := w.m.firstLetter(p, r.Offset)
-	if first {
-		if err := w.m.cfg.Breaker.Allow(time.Now()); err != nil {
-			return stop(errors.Join(err, failure.Err), "find what makes so many records fail, or raise DeadLetters.MaxPerMinute")
-		}
-	}
-	letter := dlq.New(r, dlq.Cause{
-		Topic: letters.Topic, TopicID: w.m.input(p.Topic).ID, Err: failure.Err, Panicked: failure.Panicked, Stage: w.stage(), Attempt: failure.Attempt,
-		Group: w.m.cfg.Session.Group, AppVersion: w.m.cfg.FoldVersion,
-	})
-	if limit, size := w.m.cfg.Outputs[letter.Topic].MaxRecordBytes, letter.BatchBytes(); limit > 0 && size > int64(limit) {
-		return stop(fmt.Errorf("the letter has %d bytes, topic %s takes %d: %w", size, letter.Topic, limit, stream.ErrTooLarge),
-			"raise max.message.bytes of the dead-letter topic above that of the input by some KiB for the headers")
-	}
-	if first || !w.m.cfg.Whole { // with whole batches the one before it went back, and this is the same one
-		call(w.m.hooks, func(h stream.Hooks) func(stream.DeadLettered) { return h.DeadLettered }, stream.DeadLettered{
-			Partition: p, Offset: r.Offset, Topic: letter.Topic, Attempt: failure.Attempt, Err: failure.Err,
-		})
-	}
-	if w.m.cfg.Whole {
-		w.engine.DeadLetter(r, letter)
-	} else {
-		if err := w.outputs.send(w.ctx, r, []stream.Message{letter}); err != nil {
-			return false, err
-		}
-		w.engine.Skip(r)
-	}
-	w.pop()
-	return true, nil
-}
-
 // stage is where a step fails, for the letter.
 func (w *worker) stage() string {
 	if w.m.cfg.Map != nil {
@@ -116,11 +75,15 @@ func (w *worker) stage() string {
 // and the policy is asked when that record comes again. Where one of several records of a key is at
 // fault, they are committed one by one first, to find it. It is not asked about a dead letter that the
 // broker does not take: it has decided already, and whatever it said then would let the offset pass a
-// record that is nowhere, or write the same letter for ever.
+// record that is nowhere, or write the same letter for ever. The letter is written without what was
+// refused, under the next ownership; one that is refused however little it has stops the partition.
 func (w *worker) rejected(r *engine.Rejected) error {
 	p := w.own.Partition()
 	refusal, ok := errors.AsType[*fence.Refusal](r.Err)
 	if letters := w.m.cfg.DeadLetters; ok && letters != nil && refusal.Message.Topic == letters.Topic {
+		if w.m.reduceLetter(p, r.Offset, refusal.Err) {
+			return w.goesBack(r)
+		}
 		e := stream.NewError("dead-letter", r).At(p, r.Offset).Hinted("%s; the next run begins at the first record that is not committed",
 			wire.Remedy(refusal.Err, "letter", letters.Topic))
 		e.Key, e.Group = refusal.Message.Key, w.m.cfg.Session.Group
@@ -141,8 +104,13 @@ func (w *worker) rejected(r *engine.Rejected) error {
 	if more {
 		w.m.committedOnce(p) // to know more is to come on
 	}
+	return w.goesBack(r)
+}
+
+// goesBack ends the ownership over a batch that was refused.
+func (w *worker) goesBack(r *engine.Rejected) error {
 	return stream.NewError("commit", fmt.Errorf("nothing of the batch is committed, and the state goes back: %w: %w", stream.ErrOwnershipLost, r)).
-		At(p, r.Offset)
+		At(w.own.Partition(), r.Offset)
 }
 
 // unwritten is what follows from an engine's error about a batch.

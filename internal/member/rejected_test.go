@@ -107,7 +107,7 @@ func TestOnlyTheRecordAtFaultIsRejected(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.values("a", "1", "b", "-9", "b", "1", "b", "1", "c", "2", "a", "-9", "a", "1")
-	c, asked := p.rejecting(&dlq.Policy{Topic: "dead", MaxPerMinute: 2}, stream.DeadLetter)
+	c, asked := p.rejecting(&dlq.Policy{Topic: "dead", MaxPerMinute: 2, RestartDelay: -1}, stream.DeadLetter)
 	if err := until(p, c, 7); err != nil {
 		t.Fatalf("I2: a good record was dead-lettered: %v", err)
 	}

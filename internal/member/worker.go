@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/intake"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -69,6 +70,7 @@ type worker struct {
 	pace        *pacing       // of the partition, over its ownerships
 	outcome     chan error
 	restored    time.Time // zero: not yet
+	passed      int64     // records that the breaker has not counted
 	blocked     time.Time // no record is folded before: the error policy asked for a pause
 
 	cost    cost
@@ -368,6 +370,7 @@ func (w *worker) step(now time.Time, r stream.Record) (result engine.Result, ok 
 
 // pop takes the folded record off the queue, and has fetching go on when there is room again.
 func (w *worker) pop() {
+	w.passed++
 	if len(w.calls) > 0 {
 		w.calls = w.calls[1:]
 	}
@@ -379,7 +382,7 @@ func (w *worker) pop() {
 func fromKafka(r *kgo.Record) stream.Record {
 	out := stream.Record{
 		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, LeaderEpoch: r.LeaderEpoch,
-		Timestamp: r.Timestamp, Key: r.Key, Value: r.Value,
+		Timestamp: wire.Time(r.Timestamp), Key: r.Key, Value: r.Value,
 	}
 	if len(r.Headers) > 0 {
 		out.Headers = make([]stream.Header, len(r.Headers))

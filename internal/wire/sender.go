@@ -194,8 +194,11 @@ func recordBytes(r *kgo.Record) int64 {
 	for _, h := range r.Headers {
 		m.Headers = append(m.Headers, stream.Header(h))
 	}
-	return m.BatchBytes() - batchBytes
+	return m.BatchBytes() - batchBytes + laterBytes
 }
 
-// batchBytes is what a batch takes without its records.
-const batchBytes = 61
+const (
+	batchBytes = 61 // what a batch takes without its records
+	// laterBytes is what a record may take more behind another one, whose timestamp and offset it has the difference to.
+	laterBytes = 9 + 4
+)

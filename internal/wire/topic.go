@@ -39,6 +39,9 @@ type Facts struct {
 	Retention       time.Duration // how long records are kept; negative: for ever
 	RetentionBytes  int64         // of a partition; negative: unbounded
 	AppendTime      bool          // the broker sets the timestamps, else the writer does
+	Internal        bool          // the brokers' own, as __consumer_offsets
+	// TimeBefore and TimeAfter are how far a timestamp may be from the broker's clock; 0: without a limit.
+	TimeBefore, TimeAfter time.Duration
 }
 
 // embedded are the cluster ids of devbroker and of kfake, which it is made of.
@@ -96,11 +99,17 @@ func (f *Facts) set(key, value string) (err error) {
 		ms, err = strconv.ParseInt(value, 10, 64)
 		f.DeleteRetention = time.Duration(ms) * time.Millisecond
 	case "retention.ms":
-		var ms int64
-		ms, err = strconv.ParseInt(value, 10, 64)
-		f.Retention = time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+		f.Retention, err = milliseconds(value)
 	case "retention.bytes":
 		f.RetentionBytes, err = strconv.ParseInt(value, 10, 64)
+	case "message.timestamp.before.max.ms":
+		err = lowerTo(&f.TimeBefore, value)
+	case "message.timestamp.after.max.ms":
+		err = lowerTo(&f.TimeAfter, value)
+	case "message.timestamp.difference.max.ms": // of brokers before 4.0, for both
+		if err = lowerTo(&f.TimeBefore, value); err == nil {
+			err = lowerTo(&f.TimeAfter, value)
+		}
 	case "message.timestamp.type":
 		f.AppendTime = value == "LogAppendTime"
 	case "unclean.leader.election.enable":
@@ -110,6 +119,23 @@ func (f *Facts) set(key, value string) (err error) {
 		return fmt.Errorf("configuration %s is %q: %w", key, value, err)
 	}
 	return nil
+}
+
+func milliseconds(value string) (time.Duration, error) {
+	ms, err := strconv.ParseInt(value, 10, 64)
+	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond, err
+}
+
+// centuries is a limit of time that bounds nothing.
+const centuries = math.MaxInt64 / int64(time.Millisecond) * int64(time.Millisecond)
+
+// lowerTo sets a limit of time, unless there is a lower one. That of 0 is the least that there is, for 0 means none here.
+func lowerTo(limit *time.Duration, value string) error {
+	d, err := milliseconds(value)
+	if d = max(d, time.Millisecond); err == nil && d < time.Duration(centuries) && (*limit == 0 || d < *limit) {
+		*limit = d
+	}
+	return err
 }
 
 // topicShape is the part of the facts that the metadata has.
@@ -142,7 +168,7 @@ func topicShape(ctx context.Context, cl *kgo.Client, topic string) (Facts, error
 		return f, Log{Client: cl, Topic: topic, Partition: -1}.named("describe", err)
 	}
 	t := &resp.Topics[0]
-	f.Exists, f.ID, f.Partitions = true, t.TopicID, int32(len(t.Partitions))
+	f.Exists, f.ID, f.Partitions, f.Internal = true, t.TopicID, int32(len(t.Partitions)), t.IsInternal
 	f.Permitted = operationsOf(t.AuthorizedOperations)
 	for i := range t.Partitions {
 		n := int16(len(t.Partitions[i].Replicas))
