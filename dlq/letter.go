@@ -75,7 +75,7 @@ func New(r stream.Record, c Cause) stream.Message {
 		return b.letter(noValue|noHeaders|noKey, MaxReason)
 	}
 	m := b.letter(0, MaxReason)
-	over := m.BatchBytes() - int64(c.Takes.Bytes)
+	over := m.BatchBytes() - stream.MaxBatchBytes(c.Takes.Bytes)
 	if c.Takes.Bytes <= 0 || over <= 0 {
 		return m
 	}
@@ -85,7 +85,7 @@ func New(r stream.Record, c Cause) stream.Message {
 		return b.letter(0, int(shorter))
 	}
 	for _, out := range [...]parts{noValue, noValue | noHeaders} {
-		if m := b.letter(out, MaxReason); m.BatchBytes() <= int64(c.Takes.Bytes) {
+		if m := b.letter(out, MaxReason); m.BatchBytes() <= stream.MaxBatchBytes(c.Takes.Bytes) {
 			return m
 		}
 	}

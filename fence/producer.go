@@ -71,13 +71,6 @@ type cluster struct {
 	throttle wire.Throttle
 }
 
-// The client takes no smaller limit of a batch, and none above the largest request that it writes
-// (socket.request.max.bytes of the brokers, 100 MiB by default).
-const (
-	minBatchBytes = 512
-	maxBatchBytes = 100 << 20
-)
-
 // txn is a producer on a real cluster.
 type txn struct {
 	*cluster
@@ -116,7 +109,7 @@ func (k *cluster) open(ctx context.Context) (producer, error) {
 		// The client counts it from the timestamp of a record, which may be that of an old input record.
 		kgo.RecordDeliveryTimeout(0),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 {
-			return int32(min(max(k.c.limit(topic), minBatchBytes), maxBatchBytes))
+			return wire.BatchLimit(k.c.limit(topic))
 		}),
 		// A call's records go into one transaction, whole: the client must not wait for room that
 		// only the end of that transaction would make. A wait for room in bytes would not even end

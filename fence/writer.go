@@ -112,9 +112,9 @@ func (w *Writer) Commit(ctx context.Context, next Offset, rs ...stream.Message) 
 
 func (w *Writer) submit(ctx context.Context, q *waiter) error {
 	for i := range q.messages {
-		size, limit := q.messages[i].BatchBytes(), w.c.limit(q.messages[i].Topic)
+		size, limit := q.messages[i].BatchBytes(), stream.MaxBatchBytes(w.c.limit(q.messages[i].Topic))
 		q.bytes += size
-		if size > int64(limit) {
+		if size > limit {
 			err := stream.NewError("write", &Refusal{Index: i, Message: q.messages[i],
 				Err: fmt.Errorf("%d bytes, the limit is %d: %w", size, limit, stream.ErrTooLarge)}).At(w.c.Progress, -1)
 			err.Key = q.messages[i].Key

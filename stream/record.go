@@ -51,8 +51,7 @@ type Message struct {
 // folds and pipes send: a header that was copied from an input would else make a state of it.
 const SnapshotHeader = "holdfast"
 
-// BatchBytes returns what m takes in a batch of its own without compression, which is what a topic's
-// max.message.bytes is compared with.
+// BatchBytes returns what m takes in a batch of its own without compression. MaxBatchBytes says how much that may be.
 func (m Message) BatchBytes() int64 {
 	const batch = 61
 	n := int64(3) // attributes, and the first record's differences of timestamp and offset
@@ -61,6 +60,19 @@ func (m Message) BatchBytes() int64 {
 		n += sized(len(h.Key), false) + sized(len(h.Value), h.Value == nil)
 	}
 	return batch + varint(n) + n
+}
+
+// MaxBatchBytes returns the BatchBytes of the largest message that the Kafka client writes to a topic with a
+// max.message.bytes of limit: two bytes less at most, since it counts four bytes for a length that takes fewer.
+func MaxBatchBytes(limit int) int64 { return int64(limit) - 4 + LengthBytes(limit) }
+
+// LengthBytes returns what the client counts for the length of a batch of n bytes.
+func LengthBytes(n int) int64 {
+	size := int64(1)
+	for n++; n >= 1<<7; n >>= 7 {
+		size++
+	}
+	return size
 }
 
 // sized is what bytes take behind their length, which is -1 for null.

@@ -109,24 +109,28 @@ func (a *app) dlqReplayCommand() *cobra.Command {
 	var f dlqFlags
 	c := &cobra.Command{
 		Use:   "replay TOPIC",
-		Short: "Send letters back to where their records came from",
-		Long: `Sends the records of letters to the topics they came from, or to the one of --to. Without --execute it
-only says what it would send.
+		Short: "Send letters back to where their records failed",
+		Long: `Sends the records of letters to the topics they were read from when they failed, or to the one of --to.
+Without --execute it only says what it would send.
 
 Key, value, timestamp and headers are the record's. The origin stays in the headers, dlq.attempt is
 one more, and dlq.replayed names the letter; if the record fails again, its letter has the first
 origin and counts on. The letters stay where they are: a second replay sends them again, so go on
 with --from where the last one ended.
 
-One letter for each record is sent, the one with the most attempts; --dedup=false sends all.
+One letter for each record is sent, the one with the most attempts; --dedup=false sends all. Letters
+are of one record if origin, key, value and headers are equal.
 
-In the topic it came from a record goes to the partition it was in, because the key belongs there. With
+In the topic it failed in a record goes to the partition it was in, because the key belongs there. With
 --by-key, where that partition does not exist, and in another topic it goes to the partition that
 Kafka's murmur2 of its key says; without a key to the number of its old partition, modulo the number
 of partitions if there are fewer.
 
-A letter that a broker does not take ends the replay, which says what was sent. A letter
-without a readable origin is not sent, and makes the exit code 1.`,
+A letter is set aside, the others are sent, and the exit code is 1: without a readable origin; if origin
+and place of failure are different topics, without --to; if the letter has not its whole record; if
+the topic is gone, was created again, or does not take the record as it is. Nothing is ever sent to a
+snapshot or progress topic (a compacted topic that ends in such records) or to a topic of the brokers'
+own. An answer that is not about one letter ends the replay, which says what was sent.`,
 		Args: oneTopic,
 		RunE: func(c *cobra.Command, args []string) error { return a.replayLetters(c, f, args[0]) },
 	}
@@ -219,6 +223,10 @@ func (a *app) replayLetters(c *cobra.Command, f dlqFlags, topic string) error {
 	if n := len(plan.Unreadable); n > 0 {
 		return &failure{code: exitFailed, try: fmt.Sprintf("%s dlq show %s %s", a.name(), topic, plan.Unreadable[0].Place),
 			err: fmt.Errorf("%s without a readable origin cannot be replayed", count(n, "letter"))}
+	}
+	if refused := append(slices.Clone(plan.Refused), sent.Refused...); len(refused) > 0 {
+		return &failure{code: exitFailed, try: fmt.Sprintf("%s dlq show %s %s", a.name(), topic, refused[0].Letter),
+			err: fmt.Errorf("%s set aside, the first one for: %w", count(len(refused), "letter"), refused[0].Err())}
 	}
 	return nil
 }

@@ -50,6 +50,9 @@ func (a *app) printRows(topic string, rows []letters.Row) error {
 		if r.Origin != nil {
 			origin = visible.Text(r.Origin.String())
 		}
+		if r.FailedAt != nil {
+			origin += ", failed at " + visible.Text(r.FailedAt.String())
+		}
 		if r.Attempt > 0 {
 			failed = fmt.Sprintf("%d×", r.Attempt)
 		}
@@ -59,7 +62,7 @@ func (a *app) printRows(topic string, rows []letters.Row) error {
 		if r.Repeats > 0 {
 			reason += fmt.Sprintf(" (and %s)", count(r.Repeats, "letter"))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Place, r.Timestamp.Format(time.RFC3339), origin, failed, r.Family, short(reason))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Place, r.Format(time.RFC3339), origin, failed, r.Family, short(reason))
 	}
 	return table.Flush()
 }
@@ -107,10 +110,11 @@ func (a *app) printLetter(l dlq.Letter) error {
 	if row.FailedAt != nil {
 		line("Failed at", row.FailedAt.String())
 	}
-	line("Timestamp", row.Timestamp.Format(time.RFC3339Nano))
+	line("Timestamp", row.Format(time.RFC3339Nano))
 	if row.Attempt > 0 {
 		line("Failed", fmt.Sprintf("%d×", row.Attempt))
 	}
+	line("Changed", row.Changed)
 	line("Reason", row.Reason)
 	line("Class", row.Class)
 	line("Stage", row.Stage)
@@ -195,6 +199,9 @@ func (a *app) printReplay(topic string, executed bool, p *letters.Plan, s letter
 	for _, r := range p.Unreadable {
 		fmt.Fprintf(w, "Letter %s cannot be replayed: %s\n", r.Place, short(r.Fault))
 	}
+	for _, r := range append(slices.Clone(p.Refused), s.Refused...) {
+		fmt.Fprintf(w, "Letter %s is set aside: %s\n", r.Letter, visible.Text(r.Why))
+	}
 	switch {
 	case !executed:
 		fmt.Fprintf(w, "Would send %s of %s. Nothing was sent: --execute sends them.\n", count(len(p.Items), "letter"), topic)
@@ -215,7 +222,7 @@ func (a *app) printReplay(topic string, executed bool, p *letters.Plan, s letter
 func (a *app) encodeReplay(topic string, executed bool, p *letters.Plan, s letters.Sent, failed error) error {
 	out := map[string]any{
 		"topic": topic, "executed": executed, "letters": append([]letters.Item{}, p.Items...), "repeats": p.Repeats,
-		"unreadable": append([]letters.Row{}, p.Unreadable...), "sent": s.Acknowledged, "doubtful": s.Doubtful, "not_sent": len(p.Items),
+		"unreadable": append([]letters.Row{}, p.Unreadable...), "refused": append(append([]letters.Refused{}, p.Refused...), s.Refused...), "sent": s.Acknowledged, "doubtful": s.Doubtful, "not_sent": len(p.Items),
 	}
 	if executed {
 		out["not_sent"] = s.Untried

@@ -113,8 +113,8 @@ func (e *Engine[S]) permits(m stream.Message) error {
 		return fmt.Errorf("%w: Message.Topic is empty; name one of Outputs", stream.ErrUndeclaredOutput)
 	case !declared:
 		return fmt.Errorf("%w: %q; add it to Outputs", stream.ErrUndeclaredOutput, m.Topic)
-	case limit > 0 && size > int64(limit):
-		return fmt.Errorf("%w: %w: %d bytes with overhead for topic %s, which takes %d", stream.ErrOutput, stream.ErrTooLarge, size, m.Topic, limit)
+	case limit > 0 && size > stream.MaxBatchBytes(limit):
+		return fmt.Errorf("%w: %w: %d bytes with overhead for topic %s, which takes %d", stream.ErrOutput, stream.ErrTooLarge, size, m.Topic, stream.MaxBatchBytes(limit))
 	case !m.Timestamp.IsZero() && !stream.Carried(m.Timestamp):
 		return fmt.Errorf("%w: the timestamp for topic %s is %d ms, and the Kafka client carries the years 1678 to 2261: give the message another one",
 			stream.ErrOutput, m.Topic, m.Timestamp.UnixMilli())

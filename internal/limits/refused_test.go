@@ -315,27 +315,3 @@ func TestKafkaLettersAreSplitToTheLimit(t *testing.T) {
 		}
 	}
 }
-
-// One of many letters is refused for the time of its record: the error names that record, and the cause.
-func TestKafkaRefusedLetterIsNamed(t *testing.T) {
-	k := kafkatest.Start(t)
-	const old = 300
-	for _, g := range guarantees {
-		t.Run(g.String(), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, kafka.Config{Brokers: k.Addrs}, fencedState)
-			dead := k.CreateTopic(t, b.group+"-dead", 1, map[string]string{"message.timestamp.before.max.ms": "3600000", "max.message.bytes": "20000000"})
-			b.sendAtOnce(old, "bad")
-			b.write(&kgo.Record{Topic: b.input, Key: []byte("k"), Value: []byte("bad"), Timestamp: time.Now().Add(-2 * time.Hour)})
-			b.sendAtOnce(100, "bad")
-			err := ended(b, b.counting(g, dead))
-			located(t, err, stream.ErrOutput, b.input, old, "message.timestamp.before.max.ms", dead)
-			if strings.Contains(err.Error(), "max.message.bytes") {
-				t.Errorf("the hint speaks of sizes: %v", err)
-			}
-			if at := b.offset(); at > old {
-				t.Errorf("I4: offset %d is committed, past a record whose letter is not written", at)
-			}
-		})
-	}
-}

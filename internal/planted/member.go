@@ -10,8 +10,8 @@ const (
 
 // How a letter goes out beside the transactions, and how it would without anybody to wait for it.
 const (
-	letterSent   = "\t\tif err := w.outputs.send(w.ctx, r, []stream.Message{letter}); err != nil {\n\t\t\treturn false, err\n\t\t}\n"
-	letterThrown = "\t\tclient, err := w.outputs.open()\n\t\tif err != nil {\n\t\t\treturn false, err\n\t\t}\n\t\tclient.Produce(w.ctx, toKafka(letter), nil)\n"
+	letterSent   = "\t\tif err := w.outputs.sendLetter(w.ctx, r, cause); err != nil {\n\t\t\treturn false, err\n\t\t}\n"
+	letterThrown = "\t\tclient, err := w.m.cfg.Kafka.Client()\n\t\tif err != nil {\n\t\t\treturn false, err\n\t\t}\n\t\tclient.Produce(w.ctx, toKafka(dlq.New(r, cause)), nil)\n"
 )
 
 // What a member of the group makes of it all.
@@ -217,13 +217,13 @@ var memberBugs = []Bug{
 	{
 		Name: "letter-not-looked-at", Rules: []string{"R18"},
 		Off:   "outside a transaction nobody looks at what becomes of a letter",
-		Edits: []Edit{{"internal/member/policy.go", letterSent, letterThrown}},
+		Edits: []Edit{{"internal/member/letter.go", letterSent, letterThrown}},
 		Test:  Test{Package: "internal/member", Name: "TestRefusedLetterIsNotPassedOver"}, Invariant: "I4",
 	},
 	{
 		Name: "letter-not-awaited", Rules: []string{"R18"},
 		Off:   "outside a transaction a record is committed as passed before its letter is acknowledged",
-		Edits: []Edit{{"internal/member/policy.go", letterSent, letterThrown}},
+		Edits: []Edit{{"internal/member/letter.go", letterSent, letterThrown}},
 		Test:  Test{Package: "internal/member", Name: "TestLetterIsAwaited"}, Invariant: "I4",
 	},
 	{

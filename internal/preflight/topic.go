@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -104,8 +105,12 @@ func (i *inspection) output(ctx context.Context, role, topic string) error {
 			Hinted("%s", i.alter(topic, "cleanup.policy=delete"))
 	}
 	err = i.noteTopic(role, topic, facts, err)
-	if err == nil && letters {
+	switch {
+	case err != nil:
+	case letters:
 		i.letterWarnings(facts)
+	default:
+		i.outputTimes(facts)
 	}
 	return err
 }
@@ -117,13 +122,60 @@ func (i *inspection) letterWarnings(letters wire.Facts) {
 			"the letter of an older record is deleted soon; set message.timestamp.type=LogAppendTime or retention.ms=-1", letters.Retention),
 			i.alter(letters.Topic, "message.timestamp.type=LogAppendTime"))
 	}
+	if letters.Permitted.Refuses(operations["Read"]) {
+		i.found.advise("the principal may not read the dead-letter topic: the breaker of DeadLetters does not count the letters of an earlier run, "+
+			"so that a process that is killed and started again may write MaxPerMinute of them each time",
+			wire.GrantTopic(i.client, letters.Topic, "Read"))
+	}
 	for _, in := range i.found.Inputs {
+		if in.Exists && !in.AppendTime && !letters.AppendTime && narrower(letters, in) {
+			i.found.advise(fmt.Sprintf("it takes timestamps %s the brokers' clock, and input topic %s takes them %s: a letter of a time beyond that has the time "+
+				"of writing, and its own in the header %s", limitsOf(letters), in.Topic, limitsOf(in), dlq.HeaderTimestamp),
+				i.alter(letters.Topic, asWide(in)))
+		}
 		if in.Exists && letters.MaxMessageBytes < in.MaxMessageBytes+dlq.MaxOverhead {
 			i.found.warn(fmt.Sprintf("max.message.bytes %d is not above the %d of input topic %s by the %d bytes that a letter may have more: "+
-				"a record that large stops the %s", letters.MaxMessageBytes, in.MaxMessageBytes, in.Topic, dlq.MaxOverhead, i.Component),
+				"the letter of a record that large says where it stands, and does not have it", letters.MaxMessageBytes, in.MaxMessageBytes, in.Topic, dlq.MaxOverhead),
 				i.alter(letters.Topic, fmt.Sprintf("max.message.bytes=%d", in.MaxMessageBytes+dlq.MaxOverhead)))
 		}
 	}
+}
+
+// outputTimes compares the time limits of an output topic with the inputs': what is forwarded keeps its timestamp.
+func (i *inspection) outputTimes(output wire.Facts) {
+	for _, in := range i.found.Inputs {
+		if in.Exists && !in.AppendTime && !output.AppendTime && narrower(output, in) {
+			i.found.advise(fmt.Sprintf("it takes timestamps %s the brokers' clock, and input topic %s takes them %s: an output that keeps the timestamp of "+
+				"a record beyond that is refused, which is the record's failure", limitsOf(output), in.Topic, limitsOf(in)), i.alter(output.Topic, asWide(in)))
+		}
+	}
+}
+
+// narrower reports whether a topic takes fewer timestamps than another one.
+func narrower(f, than wire.Facts) bool {
+	less := func(a, b time.Duration) bool { return a > 0 && (b == 0 || a < b) }
+	return less(f.TimeBefore, than.TimeBefore) || less(f.TimeAfter, than.TimeAfter)
+}
+
+func limitsOf(f wire.Facts) string {
+	limit := func(d time.Duration) string {
+		if d == 0 {
+			return "without a limit"
+		}
+		return "up to " + d.String()
+	}
+	return fmt.Sprintf("%s before and %s after", limit(f.TimeBefore), limit(f.TimeAfter))
+}
+
+// asWide is the setting of a topic that takes all timestamps that an input takes.
+func asWide(in wire.Facts) string {
+	ms := func(d time.Duration) int64 {
+		if d == 0 {
+			return math.MaxInt64
+		}
+		return d.Milliseconds()
+	}
+	return fmt.Sprintf("message.timestamp.before.max.ms=%d,message.timestamp.after.max.ms=%d", ms(in.TimeBefore), ms(in.TimeAfter))
 }
 
 // alter is the command that sets a topic's configuration.

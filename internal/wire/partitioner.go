@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/twmb/franz-go/pkg/kgo"
+import (
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/holdfast-go/holdfast/stream"
+)
 
 // Partitioner sends records of the topics that have a fixed partition to the one that they name, and
 // everything else where Kafka's default partitioner would: murmur2 over the key, as Java's clients.
@@ -25,5 +29,5 @@ func BatchLimit(n int) int32 {
 	if n <= 0 {
 		n = 1_000_012 // the client's own, just below the brokers' default
 	}
-	return int32(min(max(n, 512), 100<<20))
+	return int32(min(max(n+int(stream.LengthBytes(n)), 512), 100<<20)) // it counts the length of the batch
 }

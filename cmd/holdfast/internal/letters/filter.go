@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/stamp"
 	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/kafka"
 )
@@ -62,21 +63,23 @@ func (o Origin) String() string { return fmt.Sprintf("%s/%d/%d", o.Topic, o.Part
 // Row is what is known about a letter without its payload.
 type Row struct {
 	Place
-	Timestamp  time.Time `json:"timestamp"` // of the record
-	Family     string    `json:"family"`    // "unknown" if there is none
-	Origin     *Origin   `json:"origin,omitempty"`
-	FailedAt   *Origin   `json:"failed_at,omitempty"` // only where it is not the origin
-	Attempt    int       `json:"attempt,omitempty"`
-	Reason     string    `json:"reason,omitempty"`
-	Class      string    `json:"class,omitempty"`
-	Stage      string    `json:"stage,omitempty"`
-	Group      string    `json:"group,omitempty"`
-	AppVersion string    `json:"app_version,omitempty"`
-	Fault      string    `json:"fault,omitempty"`   // why the origin cannot be read
-	Repeats    int       `json:"repeats,omitempty"` // letters of the same record that are left out for this one
+	stamp.Stamp         // the record's own
+	Family      string  `json:"family"` // "unknown" if there is none
+	Origin      *Origin `json:"origin,omitempty"`
+	FailedAt    *Origin `json:"failed_at,omitempty"` // only where it is not the origin
+	Attempt     int     `json:"attempt,omitempty"`
+	Reason      string  `json:"reason,omitempty"`
+	Class       string  `json:"class,omitempty"`
+	Stage       string  `json:"stage,omitempty"`
+	Group       string  `json:"group,omitempty"`
+	AppVersion  string  `json:"app_version,omitempty"`
+	Changed     string  `json:"changed,omitempty"` // what of the record the letter has not as it was
+	Fault       string  `json:"fault,omitempty"`   // why the origin cannot be read
+	Repeats     int     `json:"repeats,omitempty"` // letters of the same record that are left out for this one
 
-	origin dlq.Origin
-	key    []byte // of the record; a copy, which does not keep the value in memory
+	origin, failed dlq.Origin
+	whole          bool   // the letter has key, value and headers of its record
+	key            []byte // of the record; a copy, which does not keep the value in memory
 }
 
 // unknown is the Family of a row without the headers of any.
@@ -85,9 +88,9 @@ const unknown = "unknown"
 // RowOf makes the row of a letter.
 func RowOf(l dlq.Letter) Row {
 	r := Row{
-		Place: Place{l.Record.Partition, l.Record.Offset}, Timestamp: l.Record.Timestamp.UTC(), Family: string(l.Family),
+		Place: Place{l.Record.Partition, l.Record.Offset}, Stamp: stamp.Of(l.Timestamp), Family: string(l.Family),
 		Attempt: l.Attempt, Reason: bound(l.Reason), Class: bound(l.Class), Stage: bound(l.Stage), Group: bound(l.Group),
-		AppVersion: bound(l.AppVersion), origin: l.Origin, key: bytes.Clone(l.Record.Key),
+		AppVersion: bound(l.AppVersion), Changed: bound(l.Changed), origin: l.Origin, failed: l.FailedAt, whole: !l.Reduced(), key: bytes.Clone(l.Record.Key),
 	}
 	if l.Family == dlq.Unknown {
 		r.Family = unknown

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/holdfast-go/holdfast/dlq"
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
@@ -25,15 +28,15 @@ func TestPartition(t *testing.T) {
 		"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "a-little-bit-longer-string": -1486304829,
 		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, "abc": 479470107,
 	} {
-		row := Row{Origin: &Origin{Topic: "orders", Partition: 5}, key: []byte(key)}
+		row := Row{failed: dlq.Origin{Topic: "orders", Partition: 5}, key: []byte(key)}
 		want := murmur2 & 0x7fffffff % partitions
 		if got := (Replay{To: "other"}).partition(row, partitions); got != want {
 			t.Errorf("%s: partition %d, want %d", key, got, want)
 		}
 	}
-	keyed, keyless := Row{Origin: &Origin{Topic: "orders", Partition: 5}, key: []byte("21")}, Row{Origin: &Origin{Topic: "orders", Partition: 5}}
+	keyed, keyless := Row{failed: dlq.Origin{Topic: "orders", Partition: 5}, key: []byte("21")}, Row{failed: dlq.Origin{Topic: "orders", Partition: 5}}
 	hash := int32(-973932308) & 0x7fffffff
-	empty := Row{Origin: &Origin{Topic: "orders", Partition: 5}, key: []byte{}}
+	empty := Row{failed: dlq.Origin{Topic: "orders", Partition: 5}, key: []byte{}}
 	const emptyHash = 275646681 // murmur2 of no bytes: the seed 0x9747b28c through its last three lines
 	for _, c := range []struct {
 		name       string
@@ -149,10 +152,12 @@ func TestSendStopsAtARefusal(t *testing.T) {
 		code int16
 		is   error
 		says []string
+		// aside: it is about the letter, so that the ones behind it are sent.
+		aside bool
 	}{
-		{"forbidden", 29, stream.ErrNotAuthorized, []string{"orders/0", "kafka-acls.sh", "--operation Write", "--topic orders"}},
-		{"too large", 10, stream.ErrTooLarge, []string{"orders/0", "max.message.bytes"}},
-		{"not valid", 87, nil, []string{"orders/0", "INVALID_RECORD"}},
+		{"forbidden", 29, stream.ErrNotAuthorized, []string{"orders/0", "kafka-acls.sh", "--operation Write", "--topic orders"}, false},
+		{"too large", 10, stream.ErrTooLarge, []string{"orders/0", "max.message.bytes"}, true},
+		{"not valid", 87, nil, []string{"orders/0", "INVALID_RECORD"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -160,6 +165,13 @@ func TestSendStopsAtARefusal(t *testing.T) {
 			p := f.plan(t)
 			f.refuseAfter(100, c.code)
 			sent, err := p.Send(t.Context())
+			left := 150
+			if c.aside { // the broker takes none of the others either, and each is asked about
+				if err != nil || len(sent.Refused) != left || sent.Refused[0].Letter.Offset != 100 {
+					t.Fatalf("got %v, %d set aside, want %d", err, len(sent.Refused), left)
+				}
+				err, left = sent.Refused[0].Err(), 0
+			}
 			if err == nil || c.is != nil && !errors.Is(err, c.is) {
 				t.Fatalf("got %v, want %v", err, c.is)
 			}
@@ -168,7 +180,7 @@ func TestSendStopsAtARefusal(t *testing.T) {
 					t.Errorf("%q is missing in %q", want, err)
 				}
 			}
-			if sent.Acknowledged != 100 || sent.Doubtful != 0 || sent.Untried != 150 || sent.Next[0] != 100 {
+			if sent.Acknowledged != 100 || sent.Doubtful != 0 || sent.Untried != left || left > 0 && sent.Next[0] != 100 {
 				t.Errorf("got %+v", sent)
 			}
 		})
@@ -232,12 +244,104 @@ func TestPlanRefusesATopicThatWasCreatedAgain(t *testing.T) {
 	if err := f.cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.replay.Plan(t.Context())
-	if !errors.Is(err, stream.ErrTopic) || !strings.Contains(err.Error(), "created again") || !strings.Contains(err.Error(), "--to orders") {
-		t.Errorf("got %v", err)
+	if p := f.plan(t); len(p.Refused) != 1 || len(p.Items) != 0 || !errors.Is(p.Refused[0].Err(), stream.ErrTopic) ||
+		!strings.Contains(p.Refused[0].Why, "created again") || !strings.Contains(p.Refused[0].Why, "--to orders") {
+		t.Errorf("got %+v", p)
 	}
 	f.replay.To = "orders"
 	if p, err := f.replay.Plan(t.Context()); err != nil || len(p.Items) != 1 {
 		t.Errorf("with --to: %+v, %v", p, err)
+	}
+}
+
+// badLetters fills the topic with letters of which some may go nowhere: 0:0 and 0:1 are good ones of orders.
+func (f fixture) badLetters(t *testing.T) {
+	t.Helper()
+	admin := kadm.NewClient(f.cl)
+	compact := "compact"
+	for topic, configs := range map[string]map[string]*string{
+		"snapshots": {"cleanup.policy": &compact}, "progress": {"cleanup.policy": &compact}, "table": {"cleanup.policy": &compact},
+		"events": nil, "__consumer_offsets": nil,
+	} {
+		if _, err := admin.CreateTopic(t.Context(), 1, 1, configs, topic); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state := []kgo.RecordHeader{{Key: "holdfast", Value: []byte{1}}}
+	put := func(topic string, key, value string, hs ...kgo.RecordHeader) {
+		if err := f.cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Headers: hs}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("snapshots", "k", "state", state...)
+	put("progress", "\x00progress", "p")
+	put("table", "k", "v")
+	put("events", "k", "v", state...) // an input that anybody writes to is no snapshot topic for that
+	from := func(topic string, changes ...stream.Header) {
+		m := dlq.New(stream.Record{Topic: topic, Offset: int64(len(changes)), Timestamp: time.UnixMilli(1), Key: []byte("k"), Value: []byte("evil")}, dlq.Cause{Topic: "dead", Attempt: 1})
+		hs := slices.Clone(state)
+		for _, h := range append(m.Headers, changes...) {
+			hs = append(hs, kgo.RecordHeader(h))
+		}
+		put("dead", "k", "evil", hs...)
+	}
+	for _, topic := range []string{"snapshots", "progress", "table", "events", "__consumer_offsets", "gone"} {
+		from(topic)
+	}
+	from("orders", stream.Header{Key: dlq.HeaderFailedAt, Value: []byte("table/0/0")})
+	from("orders", stream.Header{Key: dlq.HeaderChanged, Value: []byte("timestamp,value")}, stream.Header{Key: "mine"})
+}
+
+// Headers that name another place do not decide where a letter goes, and one that cannot go there does not keep
+// the others back.
+func TestPlanSetsBadLettersAside(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	f.badLetters(t)
+	p := f.plan(t)
+	var to, aside []string
+	for _, i := range p.Items {
+		to = append(to, i.To.Topic)
+	}
+	if want := []string{"orders", "orders", "table", "events"}; !slices.Equal(to, want) {
+		t.Errorf("letters go to %q, want %q", to, want)
+	}
+	for i, want := range []struct{ topic, why string }{
+		{"snapshots", "partition 0 has a snapshot at offset 0"}, {"progress", "partition 0 has a progress record at offset 0"},
+		{"__consumer_offsets", "brokers' own"}, {"gone", "does not exist"},
+		{"orders", "another topic than the one that its record failed in: orders/0/1, and it failed at table/0/0"},
+		{"orders", "does not have its whole record"},
+	} {
+		if i >= len(p.Refused) || p.Refused[i].Origin.Topic != want.topic || !strings.Contains(p.Refused[i].Why, want.why) {
+			t.Fatalf("set aside: %+v, want %d with %q", p.Refused, i, want)
+		}
+		aside = append(aside, p.Refused[i].Letter.String())
+	}
+	sent, err := p.Send(t.Context())
+	if err != nil || sent.Acknowledged != 4 || len(aside) != len(p.Refused) {
+		t.Fatalf("sent %+v, set aside %q, %v", sent, aside, err)
+	}
+	f.replay.To = "snapshots"
+	if _, err := f.replay.Plan(t.Context()); !errors.Is(err, stream.ErrTopic) || !strings.Contains(err.Error(), "snapshot or progress topic") {
+		t.Errorf("sent to a snapshot topic that was named: %v", err)
+	}
+	f.replay.To = "table"
+	if p := f.plan(t); len(p.Items) != 9 || len(p.Refused) != 1 {
+		t.Errorf("told where: %+v", p)
+	}
+	end := int64(0)
+	l := wire.Log{Client: f.cl, Topic: "table"}
+	if _, end, _, err = l.Ends(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Read(t.Context(), wire.ReadOptions{To: end}, func(r *kgo.Record) error {
+		for _, h := range r.Headers {
+			if h.Key == stream.SnapshotHeader {
+				t.Errorf("the header of a snapshot was replayed at %d", r.Offset)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

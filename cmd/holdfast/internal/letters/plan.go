@@ -6,8 +6,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/holdfast-go/holdfast/internal/wire"
-	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -27,6 +25,22 @@ type Item struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
+// Refused is a letter that is set aside: the others are sent.
+type Refused struct {
+	Letter   Place   `json:"letter"`
+	Origin   Origin  `json:"origin"`
+	FailedAt *Origin `json:"failed_at,omitempty"` // only where it is not the origin
+	Why      string  `json:"why"`
+	err      error
+}
+
+// Err is why it is set aside.
+func (r Refused) Err() error { return r.err }
+
+func refusedRow(row Row, err error) Refused {
+	return Refused{Letter: row.Place, Origin: *row.Origin, FailedAt: row.FailedAt, Why: err.Error(), err: err}
+}
+
 // Target is where a letter is sent to.
 type Target struct {
 	Topic     string `json:"topic"`
@@ -40,15 +54,18 @@ func (t Target) String() string { return fmt.Sprintf("%s/%d", t.Topic, t.Partiti
 type Plan struct {
 	Items      []Item // in the order in which they are sent
 	Unreadable []Row  // letters that are meant and have no origin: they are not sent
-	Repeats    int    // letters that are left out because their record has another one
+	Refused    []Refused
+	Repeats    int // letters that are left out because their record has another one
 	replay     Replay
 }
 
-// Plan reads the letters and decides where each one goes. Nothing is sent. The partition in the topic of
-// the origin is the origin's, because that is where the record's key was, whatever partitioner put it
-// there. Only if the topic has no such partition, or with ByKey, or in another topic, it is the
-// one of the key by Kafka's murmur2, and for a letter without a key the origin's number modulo the
-// number of partitions.
+// Plan reads the letters and decides where each one goes. Nothing is sent. That is the topic where the record
+// failed, which must be that of its origin unless To names another. The partition there is the record's, because
+// that is where its key was, whatever partitioner put it there. Only if the topic has no such partition, or with
+// ByKey, or in another topic, it is the one of the key by Kafka's murmur2, and for a letter without a key the
+// number of its partition modulo the number of partitions.
+//
+// A letter that cannot go where it belongs is set aside, and the others are planned.
 func (r Replay) Plan(ctx context.Context) (*Plan, error) {
 	if r.To == r.Topic {
 		return nil, stream.NewError("replay", fmt.Errorf("%w: %s would be replayed to itself", stream.ErrConfig, r.Topic)).
@@ -64,67 +81,32 @@ func (r Replay) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	topics := map[string]wire.Facts{}
+	targets := targets{replay: r, client: cl, known: map[string]target{}}
 	for _, row := range rows {
 		p.Repeats += row.Repeats
 		if row.Fault != "" {
 			p.Unreadable = append(p.Unreadable, row)
 			continue
 		}
-		topic := r.To
-		if topic == "" {
-			topic = row.Origin.Topic
-		}
-		if _, ok := topics[topic]; !ok {
-			if topics[topic], err = r.target(ctx, cl, topic); err != nil {
-				return nil, err
-			}
-		}
-		if err := r.sameTopic(row, topics[topic]); err != nil {
+		to, err := targets.of(ctx, row)
+		if err != nil {
 			return nil, err
+		}
+		if to.refusal != nil {
+			p.Refused = append(p.Refused, refusedRow(row, to.refusal))
+			continue
 		}
 		p.Items = append(p.Items, Item{
 			Letter: row.Place, Origin: *row.Origin, Attempt: max(row.Attempt, 1) + 1, Reason: row.Reason,
-			To: Target{topic, r.partition(row, topics[topic].Partitions)},
+			To: Target{to.facts.Topic, r.partition(row, to.facts.Partitions)},
 		})
 	}
 	return p, nil
 }
 
-func (r Replay) target(ctx context.Context, cl *kgo.Client, topic string) (wire.Facts, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Patience)
-	defer cancel()
-	f, err := wire.TopicShape(ctx, cl, topic)
-	if err != nil {
-		return f, kafka.Explain(err)
-	}
-	at := stream.Partition{Topic: topic, Partition: -1}
-	switch {
-	case topic == r.Topic:
-		return f, stream.NewError("replay", fmt.Errorf("%w: letters of this topic come from it", stream.ErrTopic)).At(at, -1).
-			Hinted("name another topic by --to, or leave them out by --origin-topic")
-	case !f.Exists:
-		return f, stream.NewError("replay", fmt.Errorf("%w: it does not exist", stream.ErrTopic)).At(at, -1).
-			Hinted("name another topic by --to, leave its letters out by --origin-topic, or create it")
-	}
-	return f, nil
-}
-
-// sameTopic refuses to send a letter to a topic that only has the name of the one it came from, unless
-// that topic was named by the caller.
-func (r Replay) sameTopic(row Row, f wire.Facts) error {
-	id := row.origin.TopicID
-	if r.To != "" || id == ([16]byte{}) || f.ID == ([16]byte{}) || id == f.ID {
-		return nil
-	}
-	return stream.NewError("replay", fmt.Errorf("%w: it was created again after the record of letter %s was read",
-		stream.ErrTopic, row.Place)).At(stream.Partition{Topic: f.Topic, Partition: -1}, -1).
-		Hinted("if the letters belong into the topic of today: --origin-topic %[1]s --to %[1]s", f.Topic)
-}
-
 func (r Replay) partition(row Row, partitions int32) int32 {
-	origin := row.Origin.Partition
-	back := r.To == "" || r.To == row.Origin.Topic
+	origin := row.failed.Partition
+	back := r.To == "" || r.To == row.failed.Topic
 	if origin < partitions && (row.key == nil || back && !r.ByKey) {
 		return origin
 	}

@@ -22,7 +22,8 @@ type Sent struct {
 	Acknowledged int // written
 	// Doubtful were handed to the brokers, which have given no answer: each may be written or not.
 	Doubtful int
-	Untried  int // not written: not handed over, or refused
+	Untried  int       // not written: not handed over
+	Refused  []Refused // not written: their topics refuse them as they are
 	// Next is where to go on, by partition of the dead-letter topic: the first letter of the plan
 	// that is not known to be written. What stands behind it may be.
 	Next map[int32]int64
@@ -38,8 +39,8 @@ const (
 )
 
 // Send sends the letters of the plan, in batches that their topics take: what a broker refuses together goes again
-// in parts, in its order. A letter that is refused alone, or not taken within the patience of the filter, ends it:
-// Sent then says what was done, beside the error. Producing is idempotent with acks=all, so that a retry of the client
+// in parts, in its order. A letter that is refused alone for what it is, is set aside. One that is refused for
+// another reason, or not taken within the patience of the filter, ends it: Sent then says what was done, beside the error. Producing is idempotent with acks=all, so that a retry of the client
 // makes no second record.
 func (p *Plan) Send(ctx context.Context) (Sent, error) {
 	s := &sender{plan: p, open: map[Place]Item{}, sent: Sent{Untried: len(p.Items)}}
@@ -151,7 +152,7 @@ func (s *sender) take(ctx context.Context, l dlq.Letter) error {
 	if !ok {
 		return nil
 	}
-	m, err := dlq.Replay(l)
+	m, err := dlq.ReplayTo(l, item.To.Topic)
 	if err != nil {
 		return err
 	}
@@ -172,25 +173,46 @@ func (s *sender) take(ctx context.Context, l dlq.Letter) error {
 func (s *sender) flush(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, s.plan.replay.Patience)
 	defer cancel()
-	at, outcomes := s.sender.Send(within, s.chunk, func(int) {})
-	for i, err := range outcomes {
-		switch {
-		case err == nil:
-			s.sent.Untried--
-			s.sent.Acknowledged++
-			delete(s.open, s.places[i])
-		case errors.Is(err, wire.ErrNotSent), answered(err):
-		default:
-			s.sent.Untried--
-			s.sent.Doubtful++
-		}
-	}
-	var failed error
-	if at >= 0 {
-		failed = s.refused(ctx, s.places[at], outcomes[at])
-	}
+	rs, places := s.chunk, s.places
 	s.chunk, s.places, s.bytes = nil, nil, 0
-	return failed
+	for len(rs) > 0 {
+		at, outcomes := s.sender.Send(within, rs, func(int) {})
+		aside := at >= 0 && wire.OfRecord(outcomes[at]) && ctx.Err() == nil
+		var restRecords []*kgo.Record
+		var restPlaces []Place
+		for i, err := range outcomes {
+			switch {
+			case err == nil:
+				s.sent.Untried--
+				s.sent.Acknowledged++
+				delete(s.open, places[i])
+			case i == at && aside:
+			case errors.Is(err, wire.ErrNotSent), answered(err):
+				restRecords, restPlaces = append(restRecords, rs[i]), append(restPlaces, places[i])
+			default:
+				s.sent.Untried--
+				s.sent.Doubtful++
+			}
+		}
+		if at < 0 {
+			return nil
+		}
+		failed := s.refused(ctx, places[at], outcomes[at])
+		if !aside {
+			return failed
+		}
+		s.setAside(places[at], failed)
+		rs, places = restRecords, restPlaces
+	}
+	return nil
+}
+
+// setAside leaves a letter out that its topic does not take as it is.
+func (s *sender) setAside(place Place, why error) {
+	item := s.open[place]
+	s.sent.Untried--
+	s.sent.Refused = append(s.sent.Refused, Refused{Letter: place, Origin: item.Origin, Why: why.Error(), err: why})
+	delete(s.open, place)
 }
 
 // answered reports whether a broker has said that it does not take a record, which is not written then.

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/stamp"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -53,10 +53,7 @@ func (a author) legend() string { return fmt.Sprintf("pid %d is %s", a.pid, visi
 func (c Config) textLine(e wire.Entry, by author, widths *widths) string {
 	r := e.Record
 	where := place(r)
-	when := "-"
-	if r.Timestamp.UnixMilli() >= 0 {
-		when = r.Timestamp.UTC().Format(timeLayout)
-	}
+	when := stamp.Of(wire.Time(r.Timestamp)).Format(timeLayout)
 	status := fmt.Sprintf("%-13s", e.Status)
 	if c.Color {
 		status = colored(e.Status, status)
@@ -157,10 +154,10 @@ func (f Format) text(b []byte, cut int) string {
 
 // object is an entry as one JSON object. Bytes that are not UTF-8 come under another name, in base64.
 type object struct {
-	Topic            string   `json:"topic"`
-	Partition        int32    `json:"partition"`
-	Offset           int64    `json:"offset"`
-	Timestamp        string   `json:"timestamp,omitempty"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	stamp.Stamp
 	Status           string   `json:"status"`
 	Stable           bool     `json:"stable"` // below the last stable offset
 	ProducerID       *int64   `json:"producer_id,omitempty"`
@@ -188,9 +185,7 @@ func (c Config) jsonLine(e wire.Entry, by author) ([]byte, error) {
 	r := e.Record
 	o := object{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Status: string(e.Status), Stable: e.Stable,
 		TransactionalID: by.id, LeaderEpoch: r.LeaderEpoch}
-	if r.Timestamp.UnixMilli() >= 0 {
-		o.Timestamp = r.Timestamp.UTC().Format(time.RFC3339Nano)
-	}
+	o.Stamp = stamp.Of(wire.Time(r.Timestamp))
 	if by.pid >= 0 {
 		o.ProducerID, o.ProducerEpoch = &by.pid, &by.term
 	}
