@@ -229,7 +229,7 @@ func TestLetterIsTaken(t *testing.T) {
 		}
 		l, err := Parse(written(m, 0, 0))
 		if err != nil || !m.Timestamp.Equal(want) || !l.Timestamp.Equal(r.Timestamp) || l.Changed != c.changed || !l.WrittenAt.Equal(now) {
-			t.Errorf("%s: %v, timestamp %v, told %v, changed %q", name, err, m.Timestamp, l.Timestamp, l.Changed)
+			t.Errorf("I4: %s: %v, timestamp %v, told %v, changed %q", name, err, m.Timestamp, l.Timestamp, l.Changed)
 		}
 		if limit := cause.Takes.Bytes; limit > 0 && m.BatchBytes() > int64(limit) {
 			t.Errorf("%s: %d bytes for a topic that takes %d", name, m.BatchBytes(), limit)

@@ -71,11 +71,11 @@ func TestCopiedHeadersAreNotBelieved(t *testing.T) {
 		l, err := Parse(written(New(r, because(2)), 1, 8))
 		here := Origin{Topic: r.Topic, TopicID: id1, Partition: r.Partition, Offset: r.Offset}
 		if err != nil || l.Origin != here || l.FailedAt != here || l.Attempt != 2 || l.Identity() == victimID {
-			t.Errorf("%s: origin %v, failed at %v, attempt %d, %v; want %v, 2", name, l.Origin, l.FailedAt, l.Attempt, err, here)
+			t.Errorf("I4: %s: origin %v, failed at %v, attempt %d, %v; want %v, 2", name, l.Origin, l.FailedAt, l.Attempt, err, here)
 		}
 		m, err := Replay(l)
 		if err != nil || m.Topic != r.Topic {
-			t.Errorf("%s: replayed to %q, %v", name, m.Topic, err)
+			t.Errorf("I4: %s: replayed to %q, %v", name, m.Topic, err)
 		}
 		for _, header := range append(l.Record.Headers, m.Headers...) {
 			if header.Key == stream.SnapshotHeader {
@@ -90,7 +90,7 @@ func TestCopiedHeadersAreNotBelieved(t *testing.T) {
 		Headers: forge(h(HeaderAttempt, "2147483647"), h(HeaderReplayed, "orders.dlq/1/7"), h(HeaderTopicID, formatID(id1)))}
 	l, err := Parse(written(New(forged, because(1)), 1, 9))
 	if err != nil || l.Attempt > MaxAttempt || l.Identity() == victimID || l.FailedAt.Offset != 6 || l.FailedAt.Partition != 0 {
-		t.Errorf("forged: %+v, %v", l, err)
+		t.Errorf("I4: forged: %+v, %v", l, err)
 	}
 	var kept int
 	for range Dedup(func(yield func(Letter, error) bool) {
@@ -100,7 +100,7 @@ func TestCopiedHeadersAreNotBelieved(t *testing.T) {
 		kept++
 	}
 	if kept != 2 {
-		t.Errorf("%d of two letters are kept: a forged one stands for its victim's", kept)
+		t.Errorf("I4: %d of two letters are kept: a forged one stands for its victim's", kept)
 	}
 	// The victim's own, replayed and failed again, is a repeat.
 	again := New(written(replayed(t, victim), 3, 99), because(1))

@@ -237,23 +237,6 @@ func headers(r *kgo.Record) (hs []stream.Header) {
 	return hs
 }
 
-// A flood of failures stops the pipe before it has drained the topic into the dead letters.
-func TestFlood(t *testing.T) {
-	t.Parallel()
-	l := embedded(t, "in", "out", "dead")
-	l.numbers("in", 50)
-	c := l.config(func(context.Context, stream.Record, *pipe.Out) error { return errBad })
-	c.OnError = func(context.Context, *stream.RecordError) stream.Action { return stream.DeadLetter }
-	c.DeadLetters = &dlq.Policy{Topic: "dead", MaxPerMinute: 5, RestartDelay: -1}
-	r := l.start(t.Context(), c)
-	if err := r.wait(); !errors.Is(err, stream.ErrFlood) {
-		t.Errorf("Run returned %v, want ErrFlood", err)
-	}
-	if n, o := len(l.read("dead", kgo.ReadCommitted())), l.committed("copy", "in", 0).At; n != 5 || o != 5 {
-		t.Errorf("%d letters, committed %d, want 5 and 5", n, o)
-	}
-}
-
 // An output that is not declared, and one that its topic does not take, fail the record that made them.
 func TestOutputsThatCannotBe(t *testing.T) {
 	t.Parallel()

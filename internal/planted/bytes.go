@@ -52,4 +52,34 @@ var bytesBugs = []Bug{
 		Edits: []Edit{{sender, "left = append(refused, left[len(part):]...)", "left = append(slices.Clone(left[len(part):]), refused...)"}, {sender, "\t\"errors\"\n", "\t\"errors\"\n\t\"slices\"\n"}},
 		Test:  Test{Package: "internal/wire", Name: "TestSenderSendsInParts"}, Invariant: "I4",
 	},
+	{
+		Name: "copied-origin-believed", Rules: []string{"-"},
+		Off:   "a letter's origin is what the headers of its record say, in whatever topic it was read",
+		Edits: []Edit{{"dlq/letter.go", "l.Attempt > 0 && sameTopic(l.Origin, here)", "l.Attempt > 0"}},
+		Test:  Test{Package: "dlq", Name: "TestCopiedHeadersAreNotBelieved"}, Invariant: "I4",
+	},
+	{
+		Name: "repeat-of-other-bytes", Rules: []string{"-"},
+		Off:   "two letters of one origin are repeats, whatever their bytes are",
+		Edits: []Edit{{"dlq/read.go", "\tid.Content = content(l.Record)\n", ""}},
+		Test:  Test{Package: "dlq", Name: "TestCopiedHeadersAreNotBelieved"}, Invariant: "I4",
+	},
+	{
+		Name: "letter-inherits-its-time", Rules: []string{"-"},
+		Off:   "a letter has its record's timestamp, though its topic does not take it",
+		Edits: []Edit{{"dlq/takes.go", "if t.AppendTime || now.IsZero()", "if true || now.IsZero()"}},
+		Test:  Test{Package: "dlq", Name: "TestLetterIsTaken"}, Invariant: "I4",
+	},
+	{
+		Name: "breaker-begins-anew", Rules: []string{"-"},
+		Off:   "a process that is started again does not count the letters of the one before",
+		Edits: []Edit{{"internal/member/letter.go", "if w.m.firstOfPartition(w.own.Partition()) {", "if false {"}},
+		Test:  Test{Package: "pipe", Name: "TestFloodIsOneOverRestarts"}, Invariant: "I6",
+	},
+	{
+		Name: "flood-returns-at-once", Rules: []string{"-"},
+		Off:   "after too many dead letters Run returns at once, to be started again",
+		Edits: []Edit{{"internal/job/job.go", "\tif errors.Is(err, stream.ErrFlood) {", "\tif errors.Is(err, stream.ErrFlood) && false {"}},
+		Test:  Test{Package: "pipe", Name: "TestFloodHoldsBackTheEnd"}, Invariant: "I6",
+	},
 }
