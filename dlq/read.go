@@ -161,7 +161,9 @@ func (c ReadConfig) readPartition(ctx context.Context, s span, each func(Letter)
 	opts := wire.ReadOptions{From: s.from, To: s.to, Committed: true,
 		OnPosition: func(int64) { watch.answered() },
 		OnRetry: func(err error) {
-			if watch.failed(time.Now()) {
+			if wire.IsThrottled(err) {
+				watch.answered()
+			} else if watch.failed(time.Now()) {
 				cancel(c.silent(err))
 			}
 		},

@@ -37,7 +37,7 @@ type ReadOptions struct {
 	// It is called from the goroutine that called Read; nil: nobody is told.
 	OnPosition func(position int64)
 
-	// OnRetry is told each error that the read is about to retry, from another goroutine; nil:
+	// OnRetry is told each error that the read is about to retry, a *Throttled too, from another goroutine; nil:
 	// nobody is told.
 	OnRetry func(err error)
 
@@ -232,6 +232,9 @@ func (f *fetcher) fetch(ctx context.Context, on leader, position int64) (page, e
 	}
 	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
 		return page{}, err
+	}
+	if len(resp.Topics) == 0 && resp.ThrottleMillis > 0 {
+		return page{}, &Throttled{For: time.Duration(resp.ThrottleMillis) * time.Millisecond}
 	}
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
 		return page{}, errors.New("the broker answered another number of partitions than was asked")

@@ -112,7 +112,9 @@ func (l Log) retry(ctx context.Context, op string, known *leader, onRetry func(e
 		if err == nil {
 			return nil
 		}
-		known.broker, fresh = -1, true
+		if !IsThrottled(err) { // which is an answer of the leader
+			known.broker, fresh = -1, true
+		}
 		if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, errUnknownPartition) {
 			if gone.IsZero() {
 				gone = time.Now()

@@ -1,12 +1,28 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
+
+// Throttled is an answer without records, by which a broker says that the client is over its fetch quota. The client
+// keeps its next request back for that long (KIP-219), so that a read goes on by asking again.
+type Throttled struct{ For time.Duration }
+
+func (t *Throttled) Error() string {
+	return fmt.Sprintf("the broker throttles this client, which is over its fetch quota, for %v", t.For)
+}
+
+// IsThrottled reports whether an error is an answer of a broker that throttles the client: it is there, and the read
+// will go on.
+func IsThrottled(err error) bool {
+	_, ok := errors.AsType[*Throttled](err)
+	return ok
+}
 
 // Throttle is a hook of clients that keeps what brokers have told them of quotas. It is safe for concurrent use.
 type Throttle struct {

@@ -208,6 +208,10 @@ func (w *waiter) answered() {
 }
 
 func (w *waiter) retried(err error) {
+	if wire.IsThrottled(err) {
+		w.answered()
+		return
+	}
 	w.mu.Lock()
 	if w.since.IsZero() {
 		w.since = time.Now()
