@@ -111,7 +111,8 @@ type Config[S any] struct {
 // Snapshots describes the snapshot topic. It belongs to one flow alone and has a partition for each one
 // of the input topic; more are not used.
 type Snapshots struct {
-	// Topic is its name. "": the group's name with "-snapshots" appended.
+	// Topic is its name. "": the group's name with "-snapshots" appended, which New refuses if Kafka would, or if it
+	// differs from another topic's in dots and underscores alone.
 	Topic string
 	// Create makes the topic at start if it is missing. nil: a missing topic refuses the start.
 	Create *TopicConfig

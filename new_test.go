@@ -75,6 +75,13 @@ func TestNewNamesEveryFault(t *testing.T) {
 		"Snapshots.Topic": func(c *config) { c.Snapshots.Topic = "payments" },
 		"output topic":    func(c *config) { c.Outputs = []string{"payments"} },
 		"Start.Time":      func(c *config) { c.Start.New = holdfast.AtTime },
+		// The name that is derived from the group is checked as one that was written down.
+		`Snapshots.Topic is "team/flow-snapshots"`: func(c *config) { c.Group = "team/flow" },
+		"derived from the group":                   func(c *config) { c.Group = strings.Repeat("g", 240) },
+		`topics "balances.v1-snapshots" and "balances_v1-snapshots" cannot exist side by side`: func(c *config) {
+			c.Group, c.Outputs = "balances.v1", []string{"balances_v1-snapshots"}
+		},
+		`topic "pay ments" has a name`: func(c *config) { c.Inputs = []string{"pay ments"} },
 	} {
 		one := good()
 		spoil(&one)

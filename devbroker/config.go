@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"regexp"
 	"strconv"
 
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -86,9 +86,6 @@ func (u User) mechanism() string {
 	return u.Mechanism
 }
 
-// topicName is Kafka's rule, which kfake does not enforce: a name that works here has to work there.
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
-
 // withDefaults returns c with its defaults filled in, or every fault of it.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
@@ -108,8 +105,8 @@ func (c Config) withDefaults() (Config, error) {
 		switch {
 		case t.Name == "":
 			bad("name it", "Topics[%d] has no name", i)
-		case !topicName.MatchString(t.Name) || t.Name == "." || t.Name == "..":
-			bad("use letters, digits, '.', '_' and '-', at most 249", "topic name %q is not one that Kafka allows", t.Name)
+		case !wire.TopicName(t.Name): // kfake takes it: a name that works here has to work there
+			bad(wire.TopicNameHint, "topic name %q is not one that Kafka allows", t.Name)
 		case seen[t.Name]:
 			bad("remove one", "topic %s is there twice", t.Name)
 		case t.Partitions < 1:

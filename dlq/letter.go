@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -162,26 +163,26 @@ func (b *builder) letter(out parts, reasonLimit int) stream.Message {
 			m.Headers = append(m.Headers, stream.Header{Key: key, Value: []byte(clip(value, limit))})
 		}
 	}
-	add(connectTopic, b.origin.Topic, maxTopicName)
-	add(connectPartition, strconv.Itoa(int(b.origin.Partition)), maxTopicName)
-	add(connectOffset, strconv.FormatInt(b.origin.Offset, 10), maxTopicName)
+	add(connectTopic, b.origin.Topic, wire.MaxTopicName)
+	add(connectPartition, strconv.Itoa(int(b.origin.Partition)), wire.MaxTopicName)
+	add(connectOffset, strconv.FormatInt(b.origin.Offset, 10), wire.MaxTopicName)
 	add(connectClass, className(b.c), maxClass)
 	add(connectMessage, b.reason, reasonLimit)
 	if b.origin.TopicID != ([16]byte{}) {
-		add(HeaderTopicID, formatID(b.origin.TopicID), maxTopicName)
+		add(HeaderTopicID, formatID(b.origin.TopicID), wire.MaxTopicName)
 	}
 	if !b.origin.same(b.here) {
-		add(HeaderFailedAt, b.here.String(), 2*maxTopicName)
+		add(HeaderFailedAt, b.here.String(), 2*wire.MaxTopicName)
 	}
 	add(HeaderReason, b.reason, reasonLimit)
 	add(HeaderStage, b.c.Stage, maxStage)
-	add(HeaderAttempt, strconv.Itoa(b.attempt), maxTopicName)
+	add(HeaderAttempt, strconv.Itoa(b.attempt), wire.MaxTopicName)
 	add(HeaderGroup, b.c.Group, maxGroup)
 	add(HeaderAppVersion, b.c.AppVersion, maxVersion)
-	add(HeaderTimestamp, b.told, maxTopicName)
-	add(HeaderChanged, b.changed(out), maxTopicName)
+	add(HeaderTimestamp, b.told, wire.MaxTopicName)
+	add(HeaderChanged, b.changed(out), wire.MaxTopicName)
 	if !b.c.Now.IsZero() {
-		add(HeaderWrittenAt, strconv.FormatInt(b.c.Now.UnixMilli(), 10), maxTopicName)
+		add(HeaderWrittenAt, strconv.FormatInt(b.c.Now.UnixMilli(), 10), wire.MaxTopicName)
 	}
 	return m
 }

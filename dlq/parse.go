@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -149,7 +150,7 @@ func (f find) topic(hs []stream.Header, key string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("header %s is missing", key)
 	}
-	if !topicName(string(v)) {
+	if !wire.TopicName(string(v)) {
 		return "", fmt.Errorf("header %s: %s is no topic name", key, quote(v))
 	}
 	return string(v), nil
@@ -280,7 +281,7 @@ func parsePlace(text []byte) (Origin, error) {
 	}
 	p, perr := number(parts[1], 32)
 	o, oerr := number(parts[2], 64)
-	if perr != nil || oerr != nil || !topicName(string(parts[0])) {
+	if perr != nil || oerr != nil || !wire.TopicName(string(parts[0])) {
 		return Origin{}, fmt.Errorf("%s is not topic/partition/offset", quote(text))
 	}
 	return Origin{Topic: string(parts[0]), Partition: int32(p), Offset: o}, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -163,7 +164,7 @@ func FuzzParse(f *testing.F) {
 			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrNoFamily) || l.Origin != (Origin{}) {
 				t.Fatalf("%+v, %v", l, err)
 			}
-		} else if !topicName(l.Origin.Topic) || l.Origin.Partition < 0 || l.Origin.Offset < 0 || l.Attempt < 0 {
+		} else if !wire.TopicName(l.Origin.Topic) || l.Origin.Partition < 0 || l.Origin.Offset < 0 || l.Attempt < 0 {
 			t.Fatalf("origin %+v, attempt %d", l.Origin, l.Attempt)
 		}
 		// Whatever a record carries, its letter can be read, and says where it comes from.

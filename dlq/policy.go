@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/stream"
 )
 
@@ -73,9 +74,9 @@ func (p Policy) Validate() error {
 	switch {
 	case p.Topic == "":
 		errs = append(errs, fault("DeadLetters.Topic is empty", "name the dead-letter topic"))
-	case !topicName(p.Topic):
+	case !wire.TopicName(p.Topic):
 		errs = append(errs, fault(fmt.Sprintf("DeadLetters.Topic is %q", p.Topic),
-			"a topic's name has 1 to 249 letters, digits, dots, underscores and dashes"))
+			wire.TopicNameHint))
 	}
 	if p.Attempts < 0 {
 		errs = append(errs, fault(fmt.Sprintf("DeadLetters.Attempts is %d", p.Attempts),
@@ -108,23 +109,4 @@ func backoff(attempt int) time.Duration {
 		return backoffMax
 	}
 	return min(backoffMin<<max(attempt-1, 0), backoffMax)
-}
-
-// maxTopicName is Kafka's limit in bytes.
-const maxTopicName = 249
-
-// topicName reports whether Kafka would take name for a topic.
-func topicName(name string) bool {
-	if name == "" || len(name) > maxTopicName || name == "." || name == ".." {
-		return false
-	}
-	for i := range len(name) {
-		c := name[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
 }

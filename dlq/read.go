@@ -78,9 +78,9 @@ func (c ReadConfig) read(ctx context.Context, each func(Letter) error) error {
 	if c.Patience <= 0 {
 		c.Patience = defaultPatience
 	}
-	if !topicName(c.Topic) {
+	if !wire.TopicName(c.Topic) {
 		return stream.NewError("read dead letters", fmt.Errorf("%w: topic %q", stream.ErrConfig, c.Topic)).
-			Hinted("a topic's name has 1 to 249 letters, digits, dots, underscores and dashes")
+			Hinted(wire.TopicNameHint)
 	}
 	cl, err := c.Kafka.Client()
 	if err != nil {

@@ -44,7 +44,7 @@ type Config struct {
 	// Kafka's default partitioner puts their key, by murmur2, as Java's clients do.
 	KeepPartition []string
 	// Progress is the compacted topic for the progress records, with one partition for each input
-	// partition. "": the group's name with "-progress" appended.
+	// partition. "": the group's name with "-progress" appended; New refuses what Kafka would.
 	Progress string
 	// Create makes the progress topic at start if it is missing. nil: a missing one refuses the start.
 	Create *holdfast.TopicConfig

@@ -118,6 +118,7 @@ func (c Config) validateParts(fault func(string, ...any)) {
 			fault("DeadLetters.Topic %q is also the %s topic", topic, uses[topic])
 		}
 	}
+	c.validateNames(fault)
 	c.validateChoices(fault)
 	if c.Guarantee == FencedOutputs {
 		c.validateWhole(fault)
@@ -136,6 +137,32 @@ func (c Config) validateWhole(fault func(string, ...any)) {
 
 // validateChoices refuses values that are none of the constants: taken for the default, they would do
 // something else than was meant.
+// validateNames finds names that Kafka would refuse, of which the derived one is the one that nobody has written down.
+func (c Config) validateNames(fault func(string, ...any)) {
+	if name := c.Progress.Topic; c.Group != "" && !wire.TopicName(name) {
+		fault("%s is %q, which Kafka does not take: %s. If it is unset, it is derived from the group %q: name it",
+			c.Progress.TopicField, name, wire.TopicNameHint, c.Group)
+	}
+	names := []string{c.Progress.Topic}
+	if c.DeadLetters != nil && c.DeadLetters.Topic != "" {
+		names = append(names, c.DeadLetters.Topic)
+	}
+	for _, name := range slices.Concat(c.Inputs, c.Outputs) {
+		if name != "" && !wire.TopicName(name) {
+			fault("topic %q has a name that Kafka does not take: %s", name, wire.TopicNameHint)
+		}
+		names = append(names, name)
+	}
+	for i, name := range names {
+		for _, other := range names[:i] {
+			if wire.TopicNamesCollide(name, other) {
+				fault("topics %q and %q cannot exist side by side: Kafka takes a dot in a name for an underscore. "+
+					"Give one of them another name; that of %s is yours to choose", other, name, c.Progress.TopicField)
+			}
+		}
+	}
+}
+
 func (c Config) validateChoices(fault func(string, ...any)) {
 	if c.Guarantee < FencedState || c.Guarantee > Unfenced {
 		fault("Guarantee(%d) is not known", int(c.Guarantee))

@@ -54,7 +54,7 @@ var allowed = []allowance{
 	{dir: ".", ours: rootOurs, theirs: client},
 	{dir: "pipe", ours: pipeOurs, theirs: client},
 	{dir: "holdfasttest", ours: append(slices.Clone(pipeOurs), "pipe", "devbroker"), theirs: client},
-	{dir: "devbroker", ours: []string{"stream", "kafka"}, theirs: []string{franz, kfake}},
+	{dir: "devbroker", ours: []string{"stream", "kafka", "internal/wire"}, theirs: []string{franz, kfake}},
 	{dir: "internal/kafkatest", ours: []string{"stream", "kafka"}, theirs: client},
 	{dir: "internal/wiretap", ours: []string{"stream", "kafka"}, theirs: client},
 	{dir: "internal/kafkatest/fetch", ours: []string{"internal/kafkatest"}},
