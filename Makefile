@@ -13,6 +13,7 @@ KAFKA_VERSIONS ?= 4.4.0 4.0.0 3.9.1
 # The bound of one package without a broker.
 FAST_TIMEOUT ?= 10m
 STATICCHECK := $(CURDIR)/bin/staticcheck
+VULNCHECK := $(CURDIR)/bin/govulncheck
 
 # Packages of all modules, that with the longest tests first: the last one to begin has a core to itself.
 # Not the model: it has one goroutine and millions of states, and the race detector no use for either.
@@ -21,7 +22,7 @@ RACED = github.com/holdfast-go/holdfast/cmd/holdfast $$(go list $(ALL) | grep -v
 # $(call timed,part,command) runs the command and says how long it took, and its seconds of a core: user's and kernel's.
 timed = TIMEFORMAT='== $(1): %0R s, %0U+%0S s of a core'; time $(2)
 
-.PHONY: help setup setup-kafka check test test-cores test-fast virtual test-kafka acceptance crash-steps matrix soak sweeps nightly model demo example-flights bench-smoke planted accidents fuzz
+.PHONY: help vulnerable setup setup-kafka check test test-cores test-fast virtual test-kafka acceptance crash-steps matrix soak sweeps nightly model demo example-flights bench-smoke planted accidents fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +44,13 @@ check: $(STATICCHECK) ## gofmt, go vet and staticcheck, without running anything
 	@go vet $(ALL)
 	@go vet -tags synctests ./internal/virtual
 	@$(STATICCHECK) $(ALL)
+	@$(MAKE) --no-print-directory vulnerable
+
+# The version is one that tools/go.sum pins. Without the database there is nothing to compare with.
+vulnerable: ## known vulnerabilities in what is imported, where the database can be reached
+	@if curl -fsS -m 10 -o /dev/null https://vuln.go.dev/index/db.json 2>/dev/null; then \
+		(cd tools && GOWORK=off go build -o $(VULNCHECK) golang.org/x/vuln/cmd/govulncheck) && $(VULNCHECK) $(ALL); \
+	else echo "== govulncheck was NOT run: https://vuln.go.dev cannot be reached from here"; fi
 
 # Tests on real Kafka wait for brokers and timeouts most of the time: the others go on beside them and give way to them.
 test: setup ## everything: checks, broker-free tests, tests on real Kafka (Java)

@@ -29,7 +29,8 @@ type Codec[S any] interface {
 // HTML, so that people can read a snapshot topic with any tool. Map keys are sorted, fields keep the
 // order of the struct, so it is deterministic unless a MarshalJSON method of S is not. Decode ignores
 // fields that S does not have. Unexported fields are lost: a state that has them needs methods of its
-// own or another codec.
+// own or another codec. Its errors say what is wrong and where, and have no value of the state: encoding/json's own
+// error is behind errors.As.
 func JSON[S any]() Codec[S] { return jsonCodec[S]{} }
 
 type jsonCodec[S any] struct{}
@@ -39,7 +40,7 @@ func (jsonCodec[S]) Append(dst []byte, s S) ([]byte, error) {
 	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(s); err != nil {
-		return dst, fmt.Errorf("encode %T as JSON: %w", s, err)
+		return dst, fmt.Errorf("encode %T as JSON: %w", s, withoutValues(err))
 	}
 	// Encode ends each value with a newline, which is not part of it.
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
@@ -49,7 +50,7 @@ func (jsonCodec[S]) Decode(src []byte) (S, error) {
 	var s S
 	if err := json.Unmarshal(src, &s); err != nil {
 		var zero S
-		return zero, fmt.Errorf("decode JSON of %d bytes as %T: %w", len(src), zero, err)
+		return zero, fmt.Errorf("decode JSON of %d bytes as %T: %w", len(src), zero, withoutValues(err))
 	}
 	return s, nil
 }

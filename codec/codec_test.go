@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/codec"
 )
@@ -186,4 +189,44 @@ func FuzzJSON(f *testing.F) {
 			t.Fatalf("%q became %q: %v", one, two, err)
 		}
 	})
+}
+
+// secretive is a state whose own methods quote what they fail on.
+type secretive struct{ When time.Time }
+
+func (s secretive) MarshalJSON() ([]byte, error) {
+	return nil, fmt.Errorf("cannot encode %q", "4111-1111")
+}
+
+// Errors are logged, and states are data.
+func TestErrorsHaveNoValues(t *testing.T) {
+	t.Parallel()
+	type state struct {
+		Card  int8
+		Names map[string]int8
+		When  time.Time
+	}
+	for _, src := range []string{`{"Card":41111111}`, `{"Card":"4111-1111"}`, `4111-1111`, `{"Card":4111-1111}`, `{"When":"4111-1111"}`,
+		`{"Names":{"4111-1111":4111}}`, `{"Card":4.111e11}`, "\x1b4111", `{"Names":{"a":"4111"}}`} {
+		_, err := codec.JSON[state]().Decode([]byte(src))
+		if err == nil || strings.Contains(err.Error(), "4111") || strings.Contains(err.Error(), "4.11") || strings.Contains(err.Error(), "x1b") {
+			t.Errorf("I6: decode %q: %v", src, err)
+		}
+		if errors.Unwrap(errors.Unwrap(err)) == nil {
+			t.Errorf("decode %q: the error of encoding/json is not behind %v", src, err)
+		}
+	}
+	for _, encode := range []func() error{
+		func() error { _, err := codec.JSON[secretive]().Append(nil, secretive{}); return err },
+		func() error { _, err := codec.JSON[float64]().Append(nil, math.Inf(1)); return err },
+		func() error { _, err := codec.JSON[any]().Append(nil, func() {}); return err },
+	} {
+		if err := encode(); err == nil || strings.Contains(err.Error(), "4111") {
+			t.Errorf("I6: encode: %v", err)
+		}
+	}
+	var typed *json.UnmarshalTypeError
+	if _, err := codec.JSON[state]().Decode([]byte(`{"Card":300}`)); !errors.As(err, &typed) || typed.Field != "Card" {
+		t.Errorf("%v is no UnmarshalTypeError of Card", err)
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -127,29 +126,6 @@ func (b *Broker) options(ln net.Listener, host string) ([]kfake.Opt, error) {
 	return opts, nil
 }
 
-// openDir creates and locks the data directory.
-func (b *Broker) openDir() error {
-	dir := b.cfg.DataDir
-	if dir == "" {
-		return nil
-	}
-	// The directory holds keys and passwords, so that nobody else may read it.
-	if err := os.MkdirAll(filepath.Join(dir, "kafka"), 0o700); err != nil {
-		return fault(err, "choose a directory that can be written")
-	}
-	unlock, err := lock(filepath.Join(dir, "lock"))
-	if err != nil {
-		return fault(fmt.Errorf("%w: data directory %s: %w", stream.ErrConfig, dir, err),
-			"stop the broker that uses it, or choose another directory")
-	}
-	b.unlock = unlock
-	// What was configured wins over the users of the last run, which kfake would load.
-	if err := os.Remove(filepath.Join(dir, "kafka", "sasl.json")); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fault(err, "remove the file")
-	}
-	return nil
-}
-
 // listen listens on address and says in words when it is taken.
 func listen(address string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", address)
@@ -194,6 +170,12 @@ type hostPort string
 
 func (hostPort) Network() string  { return "tcp" }
 func (h hostPort) String() string { return string(h) }
+
+// String leaves out what the broker was configured with, as passwords.
+func (b *Broker) String() string { return "development broker at " + b.addr }
+
+// GoString is String.
+func (b *Broker) GoString() string { return b.String() }
 
 // Addr returns the advertised address, host:port.
 func (b *Broker) Addr() string { return b.addr }
@@ -263,6 +245,7 @@ func (b *Broker) shutdown() error {
 		b.cluster.Close()
 		// kfake has no error to return, and says what it could not write to its logger alone.
 		errs = append(errs, b.log.closingErrors()...)
+		errs = append(errs, b.closeUsers())
 	}
 	return errors.Join(append(errs, b.unlock())...)
 }

@@ -79,6 +79,9 @@ func (u User) GoString() string { return u.String() }
 // LogValue leaves the password out.
 func (u User) LogValue() slog.Value { return slog.StringValue(u.String()) }
 
+// MarshalText leaves the password out, in JSON as well: what is printed so cannot be read back.
+func (u User) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
 func (u User) mechanism() string {
 	if u.Mechanism == "" {
 		return ScramSHA256

@@ -11,7 +11,7 @@ import (
 // lock takes an exclusive lock on path. The kernel gives it back when the process ends, however it
 // ends, so that a broker that was killed does not keep its successor out.
 func lock(path string) (unlock func() error, err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -22,4 +22,10 @@ func lock(path string) (unlock func() error, err error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f.Close, nil
+}
+
+// owned reports whether a file is this user's. Root may use everybody's.
+func owned(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || int(stat.Uid) == os.Geteuid() || os.Geteuid() == 0
 }

@@ -58,6 +58,8 @@ type Config struct {
 	// Opts are raw client options, applied to every client that any component makes. An option that
 	// a guarantee rests on is refused: see Reserved.
 	Opts []kgo.Opt
+
+	exposed []string // warnings of files that every account may read
 }
 
 // Validate reports every fault of c that can be found without a network, joined: faults of the
@@ -144,6 +146,7 @@ type resolved struct {
 	dialTimeout time.Duration
 	tls         *tls.Config
 	budget      *intake.Budget // that is shared by several clients; nil: none
+	own         bool           // the dialer is the program's
 }
 
 const (
@@ -179,7 +182,7 @@ func (r *resolved) take(c Config, snap snapshot) []error {
 		r.dialTimeout = d
 	}
 	if f, ok := snap.one("Dialer").(func(ctx context.Context, network, host string) (net.Conn, error)); ok && f != nil {
-		r.dial = f
+		r.dial, r.own = f, true
 	}
 	if hooks, ok := snap.one("WithHooks").([]kgo.Hook); ok {
 		for _, h := range hooks {

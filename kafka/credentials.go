@@ -6,8 +6,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -52,15 +52,22 @@ func passwordMechanism(mechanism, user, password string, token bool) (sasl.Mecha
 }
 
 // WithTLSFiles returns c with TLS on. ca is a file of PEM certificates to trust; "" trusts those of
-// the system. cert and key are the PEM files of a client certificate; both or neither. It returns
-// stream.ErrConfig for a file that cannot be read or has nothing of use in it.
+// the system, or those that c.TLS trusts, if that is set: whatever it says of verification then stays. With ca nothing of
+// it but its client certificate does. cert and key are the PEM files of a client certificate; both or neither, and
+// without them the one of c.TLS stays. Files have 1 MiB at most. It returns stream.ErrConfig for a file that cannot be read or has nothing of use in it.
 //
 // The files are read once. A process that outlives its certificate has to make a Config whose TLS has
 // GetClientCertificate.
 func (c Config) WithTLSFiles(ca, cert, key string) (Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	switch {
+	case c.TLS != nil && ca == "":
+		conf = c.TLS.Clone()
+	case c.TLS != nil:
+		conf.Certificates, conf.GetClientCertificate = c.TLS.Certificates, c.TLS.GetClientCertificate
+	}
 	if ca != "" {
-		text, err := os.ReadFile(ca)
+		text, _, err := readFile(ca)
 		if err != nil {
 			return Config{}, fault("file of trusted certificates: "+err.Error(), "give a PEM file that can be read")
 		}
@@ -72,11 +79,11 @@ func (c Config) WithTLSFiles(ca, cert, key string) (Config, error) {
 		return Config{}, fault("a client certificate without its key, or the reverse", "give both files or neither")
 	}
 	if cert != "" {
-		chain, err := os.ReadFile(cert)
+		chain, _, err := readFile(cert)
 		if err != nil {
 			return Config{}, fault("client certificate: "+err.Error(), "give a PEM file that can be read")
 		}
-		private, err := os.ReadFile(key)
+		private, open, err := readFile(key)
 		if err != nil {
 			return Config{}, fault("client key: "+err.Error(), "give a PEM file that can be read")
 		}
@@ -84,7 +91,10 @@ func (c Config) WithTLSFiles(ca, cert, key string) (Config, error) {
 		if err != nil {
 			return Config{}, fault("client certificate "+cert+" with key "+key+": "+err.Error(), "give a certificate and its own key")
 		}
-		conf.Certificates = []tls.Certificate{pair}
+		conf.Certificates, conf.GetClientCertificate = []tls.Certificate{pair}, nil
+		if open {
+			c.exposed = append(slices.Clip(c.exposed), exposed(key))
+		}
 	}
 	c.TLS = conf
 	return c, nil

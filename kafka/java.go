@@ -4,7 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -40,12 +40,15 @@ import (
 // It returns stream.ErrConfig, which lists every fault by line: an unknown key, a value that cannot be
 // used, a JKS or PKCS12 store (with the command that converts it). No error shows a secret.
 func FromProperties(path string) (Config, error) {
-	text, err := os.ReadFile(path)
+	text, open, err := readFile(path)
 	if err != nil {
 		return Config{}, fault("properties file: "+err.Error(), "give a file that can be read")
 	}
 	c, faults := fromProperties(text)
 	if len(faults) == 0 {
+		if open && secretKey.Match(text) {
+			c.exposed = append(c.exposed, exposed(path))
+		}
 		return c, nil
 	}
 	for i, f := range faults {
@@ -54,11 +57,16 @@ func FromProperties(path string) (Config, error) {
 	return Config{}, errors.Join(faults...)
 }
 
+// secretKey matches a file with a key of a secret: its value may be of another line.
+var secretKey = regexp.MustCompile(`(?m)^\s*(sasl\.jaas\.config|sasl\.oauthbearer\.client\.credentials\.client\.secret|ssl\.keystore\.key)`)
+
 // reader takes the keys out of a file, and remembers those that nobody asked for.
 type reader struct {
 	props  map[string]property
 	unused map[string]bool
 	errs   []error
+	// exposed are warnings of files that every account may read.
+	exposed []string
 }
 
 // get returns the value of key, with the blanks around it taken off, as Kafka does for its own
@@ -119,7 +127,7 @@ func fromProperties(text []byte) (Config, []error) {
 	if strings.HasPrefix(protocol, "SASL") {
 		c.SASL = r.sasl()
 	}
-	c.Opts = r.options()
+	c.Opts, c.exposed = r.options(), r.exposed
 	for _, p := range props {
 		if r.unused[p.key] && !ignored(p.key) {
 			r.fail(p.key, "the key is not known, or its effect is not supported: remove it")
@@ -188,7 +196,7 @@ func (r *reader) trustStore(conf *tls.Config) {
 				kind, exportTrust(kind, path), typ, location)
 			return
 		}
-		file, err := os.ReadFile(path)
+		file, _, err := readFile(path)
 		if err != nil {
 			r.fail(location, "%v", err)
 			return
@@ -215,10 +223,13 @@ func (r *reader) keyStore(conf *tls.Config) {
 				kind, exportKey(kind, path), typ, location)
 			return
 		}
-		file, err := os.ReadFile(path)
+		file, open, err := readFile(path)
 		if err != nil {
 			r.fail(location, "%v", err)
 			return
+		}
+		if open {
+			r.exposed = append(r.exposed, exposed(path))
 		}
 		key, chain, where = string(file), string(file), location
 	}

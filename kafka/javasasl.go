@@ -117,6 +117,8 @@ func (r *reader) oauth(options map[string]string) sasl.Mechanism {
 	if u, err := url.Parse(endpoint); err == nil && u.Scheme == "file" {
 		if _, err := readToken(u.Path); err != nil {
 			r.fail(endpointKey, "%v", err)
+		} else if _, open, err := readFile(u.Path); err == nil && open {
+			r.exposed = append(r.exposed, exposed(u.Path))
 		}
 		return OAuthTokenFile(u.Path)
 	}

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -21,6 +21,9 @@ import (
 const maxTokenResponse = 1 << 20
 
 // OAuthClient gets tokens from an OAuth 2 token endpoint by the client credentials grant.
+//
+// It is printed, logged and encoded without its secret, also within other values. The one way around that is a field of a
+// struct that is not exported: fmt calls no method of what is in it, and a type that has one needs a String method.
 type OAuthClient struct {
 	TokenURL     string // https, or http on the loopback
 	ClientID     string
@@ -41,6 +44,12 @@ func (o OAuthClient) String() string {
 
 // GoString leaves the secret out.
 func (o OAuthClient) GoString() string { return o.String() }
+
+// LogValue leaves the secret out.
+func (o OAuthClient) LogValue() slog.Value { return slog.StringValue(o.String()) }
+
+// MarshalText leaves the secret out, in JSON as well: what is printed so cannot be read back.
+func (o OAuthClient) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // Mechanism returns the SASL mechanism OAUTHBEARER. It asks for a token when a connection needs one,
 // and keeps it until four fifths of its life are over. It returns stream.ErrConfig for a URL that
@@ -91,12 +100,7 @@ func OAuthTokenFile(path string) sasl.Mechanism {
 }
 
 func readToken(path string) (token string, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	text, err := io.ReadAll(io.LimitReader(f, maxTokenResponse))
+	text, _, err := readFile(path)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -74,16 +75,18 @@ func onlyHere(listen string) bool {
 	return err != nil || host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func (a *app) brokerUser() (devbroker.User, error) {
+func (a *app) brokerUser(ctx context.Context) (devbroker.User, error) {
 	u := devbroker.User{Mechanism: a.connection.saslMechanism, Name: a.connection.saslUser}
 	if u.Name == "" {
 		u.Name = "holdfast"
 	}
-	password, err := a.connection.password()
+	err := unlessInterrupted(ctx, func() (err error) {
+		u.Password, err = a.connection.password()
+		return err
+	})
 	if err != nil {
 		return devbroker.User{}, err
 	}
-	u.Password = password
 	return u, nil
 }
 
@@ -104,7 +107,7 @@ func (a *app) runBroker(c *cobra.Command, f brokerFlags) error {
 		return usage("add --data DIR", "--tls without --data: clients could not find the certificate to trust")
 	}
 	if f.sasl {
-		u, err := a.brokerUser()
+		u, err := a.brokerUser(c.Context())
 		if err != nil {
 			return err
 		}

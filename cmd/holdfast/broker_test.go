@@ -126,7 +126,9 @@ func TestBrokerWithTLSAndPassword(t *testing.T) {
 func TestBrokerIsNotOpenedByAccident(t *testing.T) {
 	t.Parallel()
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0"} {
-		got := command(t.Context(), "broker", "--listen", listen)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // of a broker that runs
+		got := command(ctx, "broker", "--listen", listen)
+		cancel()
 		if got.code != exitUsage || !strings.Contains(got.stderr, "--without-authentication") {
 			t.Errorf("I6: --listen %s: exit code %d: %s", listen, got.code, got.stderr)
 		}

@@ -113,7 +113,7 @@ func (a *app) runCheck(ctx context.Context, f checkFlags) error {
 	if f.kind == claim.ComponentPipe && f.compacted != "" || f.kind == claim.ComponentFlow && f.progress != "" {
 		return usage("--snapshots of a flow, --progress of a pipe", "--snapshots and --progress: a %s has no such topic", f.kind)
 	}
-	k, err := a.connection.config()
+	k, err := a.connection.config(ctx)
 	if err != nil {
 		return err
 	}

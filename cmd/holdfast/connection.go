@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
-	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type connection struct {
 	saslMechanism, saslUser string
 	saslPasswordFile        string
 	timeout                 time.Duration
+	warn                    func(string) // of what is allowed and not safe; nil: nobody
+	warned                  []string     // and is told once
 }
 
 // systemRoots is the value of --tls-ca that trusts the certificates of the system.
@@ -41,8 +44,44 @@ func (c *connection) register(flags *pflag.FlagSet) {
 // given reports whether a cluster was named.
 func (c *connection) given() bool { return len(c.brokers) > 0 || c.commandConfig != "" }
 
-// config returns the connection that the flags describe. What a flag says wins over the file.
-func (c *connection) config() (kafka.Config, error) {
+// config returns the connection that the flags describe. A file may be a pipe that nobody writes to: the end of ctx ends
+// the wait for it, and leaves the read to the end of the process.
+func (c *connection) config(ctx context.Context) (kafka.Config, error) {
+	var k kafka.Config
+	err := unlessInterrupted(ctx, func() (err error) {
+		k, err = c.read()
+		return err
+	})
+	if err != nil {
+		return kafka.Config{}, err
+	}
+	for _, w := range k.Warnings() {
+		c.warning(w)
+	}
+	return k, nil
+}
+
+func (c *connection) warning(text string) {
+	if c.warn != nil && text != "" && !slices.Contains(c.warned, text) {
+		c.warned = append(c.warned, text)
+		c.warn(text)
+	}
+}
+
+// unlessInterrupted returns what read returns, or errInterrupted once ctx has ended.
+func unlessInterrupted(ctx context.Context, read func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- read() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return errInterrupted
+	}
+}
+
+// read reads the files. What a flag says wins over the file.
+func (c *connection) read() (kafka.Config, error) {
 	var k kafka.Config
 	var err error
 	if c.commandConfig != "" {
@@ -59,7 +98,9 @@ func (c *connection) config() (kafka.Config, error) {
 	if c.tlsCA != "" || c.tlsCert != "" || c.tlsKey != "" {
 		ca := c.tlsCA
 		if ca == systemRoots {
-			ca = ""
+			if ca = ""; k.TLS != nil { // the file's trust store is what the flag replaces
+				k.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: k.TLS.Certificates}
+			}
 		}
 		if k, err = k.WithTLSFiles(ca, c.tlsCert, c.tlsKey); err != nil {
 			return kafka.Config{}, err
@@ -91,17 +132,18 @@ func (c *connection) password() (string, error) {
 	if c.saslPasswordFile == "" {
 		return "", usage("--sasl-password-file FILE", "no password was given")
 	}
-	text, err := os.ReadFile(c.saslPasswordFile)
+	text, warning, err := kafka.ReadSecret(c.saslPasswordFile)
 	if err != nil {
 		return "", usage("name a file that this user can read", "--sasl-password-file: %w", err)
 	}
+	c.warning(warning)
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimSuffix(line, "\r"), nil
 }
 
 // reach returns the connection after the cluster has answered once.
 func (c *connection) reach(ctx context.Context) (kafka.Config, error) {
-	k, err := c.config()
+	k, err := c.config(ctx)
 	if err != nil {
 		return kafka.Config{}, err
 	}

@@ -16,7 +16,7 @@ func (a *app) demoMemberCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			k, err := a.connection.config()
+			k, err := a.connection.config(c.Context())
 			if err != nil {
 				return err
 			}

@@ -88,7 +88,7 @@ func (a *app) proveRivalCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			k, err := a.connection.config()
+			k, err := a.connection.config(c.Context())
 			if err != nil {
 				return err
 			}

@@ -85,6 +85,10 @@ reached or does not permit it, 4 interrupted.`,
 				return err
 			}
 			a.started = true
+			a.connection.warn = func(text string) { fmt.Fprintf(a.stderr, "Warning: %s\n", text) }
+			if c.Hidden { // the parent has said it
+				a.connection.warn = nil
+			}
 			return nil
 		},
 	}

@@ -82,6 +82,9 @@ func (j *Job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, w := range c.Kafka.Warnings() {
+		c.Logger.Warn("the connection is not safe", "group", c.Group, "reason", w)
+	}
 	c.logTimings()
 	mc := c.memberConfig(ctx, found)
 	mc.Ready = func() { close(j.ready) }

@@ -133,6 +133,9 @@ func (in install) copyJars(ctx context.Context, pom []byte, target string) error
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("kafkatest: fetch Kafka %s with Maven: %w\n%s", in.version, err, tail(out, 3000))
 	}
+	if err := verify(pinned, in.version, filepath.Base(target), lib); err != nil {
+		return err
+	}
 	if err := os.Rename(lib, target); err != nil {
 		return fmt.Errorf("kafkatest: fetch Kafka %s: %w", in.version, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -375,8 +376,11 @@ func TestProxyIsClosedToStrangers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := conn.Read(make([]byte, 1)); err == nil {
-			t.Errorf("I6: a stranger that says %q is answered with %d bytes", said, n)
+		if err := conn.SetReadDeadline(time.Now().Add(2 * tokenLimit)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("I6: the connection of a stranger that says %q is not reset: %v", said, err)
 		}
 		if err := conn.Close(); err != nil {
 			t.Error(err)
