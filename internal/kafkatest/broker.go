@@ -129,6 +129,9 @@ func (b *Broker) logSince(from int64) ([]byte, error) {
 func (b *Broker) java(class string, args ...string) *exec.Cmd {
 	in := b.c.install
 	flags := append([]string{}, jvmFlags...)
+	if b.c.opts.HeapMiB > 0 {
+		flags = append(flags, fmt.Sprintf("-Xmx%dm", b.c.opts.HeapMiB)) // the last one counts
+	}
 	if b.c.archive {
 		flags = append(flags, "-XX:SharedArchiveFile="+in.archive())
 	}

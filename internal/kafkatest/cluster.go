@@ -24,6 +24,9 @@ type Options struct {
 	// 4.x broker serve transactions as 3.9 does, without an epoch for each. 0, the default, leaves it
 	// to the broker. Brokers before 4.0 have no such feature, and it is left out there.
 	TransactionVersion int
+	// HeapMiB is the most that each broker's heap takes; 0: 256, which requests of tens of megabytes are too much
+	// for.
+	HeapMiB int
 	// Secure adds a SASL_SSL listener with SCRAM and an SSL listener that demands a client
 	// certificate. Cluster.Secure has what a client needs. The plaintext listener stays.
 	Secure bool
