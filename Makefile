@@ -22,7 +22,7 @@ RACED = github.com/holdfast-go/holdfast/cmd/holdfast $$(go list $(ALL) | grep -v
 # $(call timed,part,command) runs the command and says how long it took, and its seconds of a core: user's and kernel's.
 timed = TIMEFORMAT='== $(1): %0R s, %0U+%0S s of a core'; time $(2)
 
-.PHONY: help vulnerable setup setup-kafka check test test-cores test-fast virtual test-kafka acceptance crash-steps matrix soak sweeps nightly model demo example-flights bench-smoke planted accidents fuzz
+.PHONY: help vulnerable setup setup-kafka check test test-cores test-fast virtual test-kafka acceptance crash-steps matrix soak sweeps nightly model demo example-flights bench-smoke planted accidents attack fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ crash-steps: setup-kafka ## strike a member between each two of its requests, on
 	HOLDFAST_CRASH_STEPS=all HOLDFAST_CRASH_RESULTS="$$results" \
 		go test -count=1 -timeout 60m -run '^TestKafkaCrashSteps$$' ./internal/crash || failed=1; \
 	cat "$$results" || failed=1; exit $${failed:-0}
+
+attack: setup-kafka ## everything that a writer of a topic can do to its readers, under a hard limit of memory (Java, minutes)
+	@HOLDFAST_ATTACK=all go test -count=1 -timeout 60m -run ^TestKafka ./internal/attack
 
 planted: ## plant each bug of docs/reliability.md: the test named for it must notice
 	@go run ./internal/planted/run

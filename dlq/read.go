@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/holdfast-go/holdfast/internal/intake"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/kafka"
 	"github.com/holdfast-go/holdfast/stream"
@@ -47,7 +48,8 @@ func All(ctx context.Context, k kafka.Config, topic string) iter.Seq2[Letter, er
 // that nothing is waited for. No group is joined and nothing is committed: it disturbs nobody, and each
 // iteration reads anew.
 //
-// A record whose headers Parse refuses is a letter with a Fault, and no error. An error ends the
+// A record whose headers Parse refuses is a letter with a Fault, and no error. So is one that is larger in memory than
+// a quarter of Kafka.FetchBudget; it has neither key nor value. An error ends the
 // iteration: stream.ErrTopic if there is no such topic or partition, stream.ErrNotAuthorized with the
 // command that grants what is missing, stream.ErrUnreachable, stream.ErrConfig for a wrong
 // configuration, or the cause of ctx. The bytes of a letter may be kept.
@@ -158,7 +160,7 @@ func (c ReadConfig) readPartition(ctx context.Context, s span, each func(Letter)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(context.Canceled)
 	watch := patience{limit: c.Patience}
-	opts := wire.ReadOptions{From: s.from, To: s.to, Committed: true,
+	opts := wire.ReadOptions{From: s.from, To: s.to, Committed: true, Refused: true,
 		OnPosition: func(int64) { watch.answered() },
 		OnRetry: func(err error) {
 			if wire.IsThrottled(err) {
@@ -169,11 +171,21 @@ func (c ReadConfig) readPartition(ctx context.Context, s span, each func(Letter)
 		},
 	}
 	_, err := s.log.Read(ctx, opts, func(r *kgo.Record) error {
+		if refusal, ok := intake.Refused(r); ok {
+			return each(notRead(r, refusal))
+		}
 		l, err := Parse(wire.Record(r))
 		l.Fault = err
 		return each(l)
 	})
 	return err
+}
+
+// notRead is the letter that stands for a record, or for a batch of records, that was too large to be read.
+func notRead(r *kgo.Record, refusal intake.Refusal) Letter {
+	l := Letter{Record: wire.Record(r), Fault: fmt.Errorf("%w: %s", stream.ErrTooLarge, refusal)}
+	l.Record.Headers = nil
+	return l
 }
 
 // patience measures for how long every attempt has failed.

@@ -40,6 +40,7 @@ const (
 	PhasePaused         Phase = "paused"          // the error policy asked for a pause, up to PausedUntil
 	PhaseInDoubt        Phase = "in-doubt"        // a transaction's outcome is unknown and read back
 	PhaseInputStalled   Phase = "input-stalled"   // waits for an open transaction on the input; Detail names it
+	PhaseHalted         Phase = "halted"          // the next batch cannot be read, and the other partitions go on; Detail says why
 	PhaseDraining       Phase = "draining"        // is given up: what was folded is committed
 	PhaseLost           Phase = "lost"            // Detail says why; it is granted anew, unless the component stops
 )

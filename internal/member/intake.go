@@ -84,6 +84,7 @@ func (w *worker) halt(err error) {
 	if w.halted.Swap(true) {
 		return
 	}
+	w.haltedBy.Store(&err)
 	w.log.Error("partition stops, the others go on", "error", err)
 	call(w.m.hooks, func(h stream.Hooks) func(stream.Halted) { return h.Halted },
 		stream.Halted{Partition: w.own.Partition(), Ownership: w.own.Number(), Err: err})

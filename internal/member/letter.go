@@ -32,6 +32,9 @@ func (w *worker) deadLetter(r stream.Record, failure *stream.RecordError) (bool,
 		Group: w.m.cfg.Session.Group, AppVersion: w.m.cfg.FoldVersion, Now: time.Now(), Takes: w.m.cfg.Outputs[letters.Topic].Takes,
 		Without: w.m.letterWithout(p, r.Offset),
 	}
+	if errors.Is(failure.Err, errNotRead) { // there is nothing to say but where the record stands
+		cause.Without = dlq.Payload
+	}
 	if first || !w.m.cfg.Whole { // with whole batches the one before it went back, and this is the same one
 		call(w.m.hooks, func(h stream.Hooks) func(stream.DeadLettered) { return h.DeadLettered }, stream.DeadLettered{
 			Partition: p, Offset: r.Offset, Topic: letters.Topic, Attempt: failure.Attempt, Err: failure.Err,

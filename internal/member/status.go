@@ -126,6 +126,8 @@ func (w *worker) phase(s *stream.PartitionStatus, m *memory, now time.Time) {
 		w.restorePhase(s)
 	case w.doubt.Load():
 		s.Phase = stream.PhaseInDoubt
+	case w.haltedBy.Load() != nil:
+		s.Phase, s.Detail = stream.PhaseHalted, printable(*w.haltedBy.Load())
 	case m.blocked.After(now):
 		s.Phase, s.PausedUntil = stream.PhasePaused, m.blocked
 	case stalled != nil:

@@ -49,12 +49,13 @@ type worker struct {
 	openErr   error
 	storeMu   sync.Mutex // guards store against a teardown while a late open is under way
 
-	queue   queue
-	tail    tail
-	outputs outputs
-	begun   atomic.Bool  // the partition may be fetched
-	halted  atomic.Bool  // what comes next cannot be read: nothing is folded any more
-	arrived atomic.Int64 // entries that were put into the queue
+	queue    queue
+	tail     tail
+	outputs  outputs
+	begun    atomic.Bool // the partition may be fetched
+	halted   atomic.Bool // what comes next cannot be read: nothing is folded any more
+	haltedBy atomic.Pointer[error]
+	arrived  atomic.Int64 // entries that were put into the queue
 
 	// Touched by run only.
 	engine      Engine

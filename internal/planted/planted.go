@@ -56,7 +56,7 @@ var Mistakes = []string{
 
 // All returns every bug.
 func All() []Bug {
-	return slices.Concat(transactionBugs, takeoverBugs, ownershipBugs, engineBugs, memberBugs, positionBugs, unfencedBugs, layoutBugs, answerBugs, slowBugs, bytesBugs, strangerBugs)
+	return slices.Concat(transactionBugs, takeoverBugs, ownershipBugs, engineBugs, memberBugs, positionBugs, unfencedBugs, layoutBugs, answerBugs, slowBugs, bytesBugs, strangerBugs, intakeBugs)
 }
 
 // switchFile is where every rule is asked for, and asked the condition there.

@@ -1,7 +1,6 @@
 package letters
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/stamp"
 	"github.com/holdfast-go/holdfast/dlq"
 	"github.com/holdfast-go/holdfast/kafka"
+	"github.com/holdfast-go/holdfast/stream"
 )
 
 // Filter says which letters of a dead-letter topic are meant. The zero values of all but Kafka and Topic
@@ -78,8 +78,8 @@ type Row struct {
 	Repeats     int     `json:"repeats,omitempty"` // letters of the same record that are left out for this one
 
 	origin, failed dlq.Origin
-	whole          bool   // the letter has key, value and headers of its record
-	key            []byte // of the record; a copy, which does not keep the value in memory
+	whole          bool // the letter has key, value and headers of its record
+	hash           int  // of the record's key, as Kafka's partitioner takes it; -1: it has none
 }
 
 // unknown is the Family of a row without the headers of any.
@@ -90,13 +90,13 @@ func RowOf(l dlq.Letter) Row {
 	r := Row{
 		Place: Place{l.Record.Partition, l.Record.Offset}, Stamp: stamp.Of(l.Timestamp), Family: string(l.Family),
 		Attempt: l.Attempt, Reason: bound(l.Reason), Class: bound(l.Class), Stage: bound(l.Stage), Group: bound(l.Group),
-		AppVersion: bound(l.AppVersion), Changed: bound(l.Changed), origin: l.Origin, failed: l.FailedAt, whole: !l.Reduced(), key: bytes.Clone(l.Record.Key),
+		AppVersion: bound(l.AppVersion), Changed: bound(l.Changed), origin: l.Origin, failed: l.FailedAt, whole: !l.Reduced(), hash: hashOf(l.Record.Key),
 	}
 	if l.Family == dlq.Unknown {
 		r.Family = unknown
 	}
 	if l.Fault != nil {
-		r.Fault = l.Fault.Error()
+		r.Fault = bound(l.Fault.Error())
 		return r
 	}
 	r.Origin = originOf(l.Origin)
@@ -112,6 +112,15 @@ func bound(s string) string {
 	return strings.ToValidUTF8(strings.Clone(s[:min(len(s), dlq.MaxReason)]), "\uFFFD")
 }
 
+// maxRows bounds what all rows take together, in bytes: a few hundred thousand of the product's own letters, and far
+// fewer where somebody has filled their headers.
+const maxRows = 96 << 20
+
+// size is about what a row takes in memory.
+func (r Row) size() int {
+	return 512 + len(r.Reason) + len(r.Class) + len(r.Stage) + len(r.Group) + len(r.AppVersion) + len(r.Fault)
+}
+
 // matches reports whether the letter is meant. One without an origin is, unless it was asked for
 // something that it does not tell.
 func (f Filter) matches(l dlq.Letter) bool {
@@ -124,6 +133,7 @@ func (f Filter) matches(l dlq.Letter) bool {
 // Rows returns the letters that are meant, in the order of their places.
 func (f Filter) Rows(ctx context.Context) ([]Row, error) {
 	var rows []Row
+	size := 0
 	at := map[dlq.Identity]int{} // where in rows the letter of a record is
 	gone := map[int]bool{}       // rows that a newer letter has replaced
 	for l, err := range f.read(ctx) {
@@ -144,6 +154,11 @@ func (f Filter) Rows(ctx context.Context) ([]Row, error) {
 				gone[i] = true
 			}
 			at[l.Identity()] = len(rows)
+		}
+		if size += row.size(); size > maxRows {
+			return nil, stream.NewError("read dead letters", fmt.Errorf("%w: the first %d letters have %d MiB of headers", stream.ErrTooLarge, len(rows), maxRows>>20)).
+				At(stream.Partition{Topic: f.Topic, Partition: l.Record.Partition}, l.Record.Offset).
+				Hinted("take fewer at once, by --limit or --partition, and go on by --from")
 		}
 		rows = append(rows, row)
 		// With Newest a later letter may still replace one of the first.

@@ -28,15 +28,15 @@ func TestPartition(t *testing.T) {
 		"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "a-little-bit-longer-string": -1486304829,
 		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, "abc": 479470107,
 	} {
-		row := Row{failed: dlq.Origin{Topic: "orders", Partition: 5}, key: []byte(key)}
+		row := Row{failed: dlq.Origin{Topic: "orders", Partition: 5}, hash: hashOf([]byte(key))}
 		want := murmur2 & 0x7fffffff % partitions
 		if got := (Replay{To: "other"}).partition(row, partitions); got != want {
 			t.Errorf("%s: partition %d, want %d", key, got, want)
 		}
 	}
-	keyed, keyless := Row{failed: dlq.Origin{Topic: "orders", Partition: 5}, key: []byte("21")}, Row{failed: dlq.Origin{Topic: "orders", Partition: 5}}
+	keyed, keyless := Row{failed: dlq.Origin{Topic: "orders", Partition: 5}, hash: hashOf([]byte("21"))}, Row{failed: dlq.Origin{Topic: "orders", Partition: 5}, hash: -1}
 	hash := int32(-973932308) & 0x7fffffff
-	empty := Row{failed: dlq.Origin{Topic: "orders", Partition: 5}, key: []byte{}}
+	empty := Row{failed: dlq.Origin{Topic: "orders", Partition: 5}, hash: hashOf([]byte{})}
 	const emptyHash = 275646681 // murmur2 of no bytes: the seed 0x9747b28c through its last three lines
 	for _, c := range []struct {
 		name       string

@@ -52,7 +52,7 @@ func (f Filter) instead(ctx context.Context, cl *kgo.Client, p Place) (what stri
 		return fmt.Sprintf("the partition begins at offset %d, and what was before it is deleted", start), end, nil
 	}
 	what = "compaction has removed what was there"
-	_, err = l.View(ctx, wire.ViewOptions{From: p.Offset, To: p.Offset + 1}, func(e wire.Entry) error {
+	_, err = l.View(ctx, wire.ViewOptions{From: p.Offset, To: p.Offset + 1, Refused: true}, func(e wire.Entry) error {
 		what = describe(e)
 		return nil
 	})

@@ -107,12 +107,22 @@ func (r Replay) Plan(ctx context.Context) (*Plan, error) {
 func (r Replay) partition(row Row, partitions int32) int32 {
 	origin := row.failed.Partition
 	back := r.To == "" || r.To == row.failed.Topic
-	if origin < partitions && (row.key == nil || back && !r.ByKey) {
+	if origin < partitions && (row.hash < 0 || back && !r.ByKey) {
 		return origin
 	}
-	if row.key == nil {
+	if row.hash < 0 {
 		return origin % partitions
 	}
-	// Kafka's own: for a record with a key this partitioner has no state.
-	return int32(kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: row.key}, int(partitions)))
+	return int32(row.hash % int(partitions))
+}
+
+// hashOf is what Kafka's own partitioner makes of a key before it is divided by the partitions; -1 without a key.
+// A row has this and not the key, which whoever wrote the letter has made as long as he likes.
+func hashOf(key []byte) int {
+	if key == nil {
+		return -1
+	}
+	// It has 31 bits, so that the division leaves it as it is. For a record with a key this partitioner has no state.
+	all := uint32(1) << 31
+	return kgo.StickyKeyPartitioner(nil).ForTopic("").Partition(&kgo.Record{Key: key}, int(all))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/stamp"
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/intake"
 	"github.com/holdfast-go/holdfast/internal/visible"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -49,29 +50,46 @@ func (a author) short() string {
 // legend says whose the producer id is.
 func (a author) legend() string { return fmt.Sprintf("pid %d is %s", a.pid, visible.Name(a.id)) }
 
-// textLine is an entry on a line.
-func (c Config) textLine(e wire.Entry, by author, widths *widths) string {
+// line is what is shown of an entry, and nothing else of it: lines are held back until their columns are known.
+type line struct {
+	where, when, by string
+	status          wire.Status
+	what            string // what comes behind the columns
+}
+
+// line is what is shown of an entry.
+func (c Config) line(e wire.Entry, by author) line {
 	r := e.Record
-	where := place(r)
-	when := stamp.Of(wire.Time(r.Timestamp)).Format(timeLayout)
-	status := fmt.Sprintf("%-13s", e.Status)
-	if c.Color {
-		status = colored(e.Status, status)
-	}
-	line := fmt.Sprintf("%-*s  %-*s  %s  %-*s", widths.where(where), where, len(timeLayout), when, status, widths.by(by.short()), by.short())
+	return line{where: place(r), when: stamp.Of(wire.Time(r.Timestamp)).Format(timeLayout), by: by.short(), status: e.Status, what: c.what(e)}
+}
+
+func (c Config) what(e wire.Entry) (text string) {
+	r := e.Record
 	if e.Status.Control() {
-		return fmt.Sprintf("%s  coordinator epoch %d", line, e.CoordinatorEpoch)
+		return fmt.Sprintf("  coordinator epoch %d", e.CoordinatorEpoch)
+	}
+	if refusal, ok := intake.Refused(r); ok {
+		return "  not read: " + refusal.String()
 	}
 	if told, ok := c.progress(r); ok {
-		return line + "  " + told
+		return "  " + told
 	}
 	if c.Keys != None {
-		line += "  " + c.Keys.text(r.Key, c.Cut)
+		text = "  " + c.Keys.text(r.Key, c.Cut)
 	}
 	if c.Values != None {
-		line += "  " + c.Values.text(r.Value, c.Cut)
+		text += "  " + c.Values.text(r.Value, c.Cut)
 	}
-	return line
+	return text
+}
+
+// textLine is an entry on a line.
+func (c Config) textLine(l line, widths *widths) string {
+	status := fmt.Sprintf("%-13s", l.status)
+	if c.Color {
+		status = colored(l.status, status)
+	}
+	return fmt.Sprintf("%-*s  %-*s  %s  %-*s%s", widths.where(l.where), l.where, len(timeLayout), l.when, status, widths.by(l.by), l.by, l.what)
 }
 
 // progress says what Holdfast's own record in a snapshot topic has, whose bytes say nothing to a person.
@@ -128,9 +146,9 @@ func (w *widths) by(text string) int {
 	return w.author
 }
 
-func (w *widths) fit(e wire.Entry, by author) {
-	w.where(place(e.Record))
-	w.by(by.short())
+func (w *widths) fit(l line) {
+	w.where(l.where)
+	w.by(l.by)
 }
 
 // text shows bytes on a terminal.
@@ -172,6 +190,7 @@ type object struct {
 	ValueBase64      []byte   `json:"value_base64,omitempty"`
 	ValueHex         string   `json:"value_hex,omitempty"`
 	Headers          []header `json:"headers,omitempty"`
+	NotRead          string   `json:"not_read,omitempty"` // why there is neither key nor value
 }
 
 type header struct {
@@ -191,6 +210,10 @@ func (c Config) jsonLine(e wire.Entry, by author) ([]byte, error) {
 	}
 	if e.Status.Control() {
 		o.CoordinatorEpoch = &e.CoordinatorEpoch
+		return json.Marshal(o)
+	}
+	if refusal, ok := intake.Refused(r); ok {
+		o.NotRead = refusal.String()
 		return json.Marshal(o)
 	}
 	o.Key, o.KeyBase64, o.KeyHex = c.Keys.json(r.Key)

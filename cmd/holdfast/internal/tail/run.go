@@ -29,15 +29,16 @@ var errLimit = errors.New("limit reached")
 // tailer shows entries. It belongs to the goroutine of Run.
 type tailer struct {
 	Config
-	out     *bufio.Writer
-	names   names
-	named   []author       // producers with a transactional id, in the order in which they came
-	met     map[int64]bool // their producer ids
-	widths  widths
-	held    []line // until the widths of the columns are known
-	aligned bool   // and they are
-	shown   int
-	parts   []*part
+	out       *bufio.Writer
+	names     names
+	named     []author       // producers with a transactional id, in the order in which they came
+	met       map[int64]bool // their producer ids
+	widths    widths
+	held      []line // until the widths of the columns are known
+	heldBytes int
+	aligned   bool // and they are
+	shown     int
+	parts     []*part
 }
 
 // part is one partition and what was seen of it.

@@ -45,14 +45,12 @@ func (t *tailer) meet(by author) {
 	}
 }
 
-// line is an entry that is to be printed.
-type line struct {
-	entry wire.Entry
-	by    author
-}
-
-// alignedOver is how many lines are held back to line up their columns. A follower holds none.
-const alignedOver = 100
+// alignedOver is how many lines are held back to line up their columns, and alignedBytes how many bytes of text. A
+// follower holds none.
+const (
+	alignedOver  = 100
+	alignedBytes = 1 << 20
+)
 
 func (t *tailer) print(e wire.Entry, by author) error {
 	if t.JSON {
@@ -62,14 +60,16 @@ func (t *tailer) print(e wire.Entry, by author) error {
 		}
 		return err
 	}
+	l := t.line(e, by)
 	if !t.aligned {
-		t.widths.fit(e, by)
-		if t.held = append(t.held, line{e, by}); len(t.held) == alignedOver || t.Follow {
+		t.widths.fit(l)
+		t.held, t.heldBytes = append(t.held, l), t.heldBytes+len(l.what)
+		if len(t.held) == alignedOver || t.heldBytes > alignedBytes || t.Follow {
 			t.align()
 		}
 		return nil
 	}
-	_, err := fmt.Fprintln(t.out, t.textLine(e, by, &t.widths))
+	_, err := fmt.Fprintln(t.out, t.textLine(l, &t.widths))
 	return err
 }
 
@@ -81,9 +81,9 @@ func (t *tailer) align() {
 	t.aligned = true
 	fmt.Fprintln(t.out, t.heading(&t.widths))
 	for _, l := range t.held {
-		fmt.Fprintln(t.out, t.textLine(l.entry, l.by, &t.widths))
+		fmt.Fprintln(t.out, t.textLine(l, &t.widths))
 	}
-	t.held = nil
+	t.held, t.heldBytes = nil, 0
 }
 
 // found is what a followed partition brought: an entry, something to say, or why it cannot go on.
@@ -149,7 +149,7 @@ func view(ctx context.Context, p *part, committed bool, all chan<- found) {
 		}
 	}
 	var silent atomic.Bool // the brokers do not answer, and it was said
-	_, err := p.log.View(ctx, wire.ViewOptions{From: p.from, To: p.to, Stable: committed, OnRetry: func(err error) {
+	_, err := p.log.View(ctx, wire.ViewOptions{From: p.from, To: p.to, Stable: committed, Refused: true, OnRetry: func(err error) {
 		if !silent.Swap(true) {
 			_ = send(found{note: fmt.Sprintf("%s: waiting for an answer: %v", p.log.At(), err)}) // it fails at the end only
 		}

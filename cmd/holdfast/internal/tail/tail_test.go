@@ -136,7 +136,7 @@ func TestProgressIsToldInWords(t *testing.T) {
 	} {
 		conf := Config{Keys: c.keys, Values: c.vals}
 		e := wire.Entry{Status: wire.StatusCommitted, Record: &kgo.Record{Key: key, Value: c.value, ProducerID: 7}}
-		got := conf.textLine(e, author{id: "holdfast-12-ledger-payments-0", pid: 7, term: 3}, &widths{})
+		got := conf.textLine(conf.line(e, author{id: "holdfast-12-ledger-payments-0", pid: 7, term: 3}), &widths{})
 		if !strings.Contains(got, c.has) || strings.Contains(got, c.lacks) {
 			t.Errorf("%s: got %s, want %q in it and no %q", c.name, got, c.has, c.lacks)
 		}
