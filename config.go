@@ -122,7 +122,8 @@ type Snapshots struct {
 type TopicConfig struct {
 	// Replicas is the replication factor. 0: the broker's default. Use 3 in production.
 	Replicas int16
-	// Configs are topic configurations, by their Kafka names. cleanup.policy is set by Holdfast.
+	// Configs are topic configurations, by their Kafka names. cleanup.policy is set by Holdfast. Unless they are here,
+	// segment.bytes is 50 MiB and max.compaction.lag.ms an hour, so that a restore reads few old versions of a key.
 	Configs map[string]string
 }
 

@@ -295,6 +295,7 @@ func (i *inspection) noteTopic(role, topic string, facts wire.Facts, err error) 
 	i.weakness(topic, facts)
 	if role == i.Progress.Role {
 		i.tombstones(facts)
+		i.oldVersions(facts)
 		if n := i.found.partitions(); facts.Partitions > n {
 			i.found.advise(fmt.Sprintf("it has %d partitions and the input has %d: the last ones are not used", facts.Partitions, n),
 				"leave it as it is: do not add partitions to an input to match, which moves its keys")
@@ -333,6 +334,16 @@ func (i *inspection) weakness(topic string, f wire.Facts) {
 		i.found.warn("unclean.leader.election.enable is true, so that an election may lose acknowledged records"+uncovered,
 			i.alter(topic, "unclean.leader.election.enable=false"))
 	}
+}
+
+// oldVersions compares the topic with those that are created: a restore reads all that compaction has not removed.
+func (i *inspection) oldVersions(f wire.Facts) {
+	if f.Embedded || f.SegmentBytes <= 2*wire.ChangelogSegment || f.CompactionLag <= 24*time.Hour {
+		return
+	}
+	i.found.advise(fmt.Sprintf("segment.bytes is %d and max.compaction.lag.ms has no bound to speak of: compaction leaves the newest segment alone, "+
+		"so that a restore may read that many bytes of versions that count no more", f.SegmentBytes),
+		i.alter(f.Topic, fmt.Sprintf("segment.bytes=%d,max.compaction.lag.ms=%d", wire.ChangelogSegment, wire.ChangelogLag.Milliseconds())))
 }
 
 // shortTombstones is a delete.retention.ms below which a long restore is in danger.

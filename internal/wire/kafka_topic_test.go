@@ -77,7 +77,7 @@ func TestKafkaSnapshotTopicIsCreatedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := checkSnapshotTopic(within(t, time.Minute), cl, topic, 3, nil)
-	if err != nil || f.MaxMessageBytes != 2000000 {
+	if err != nil || f.MaxMessageBytes != 2000000 || f.SegmentBytes != ChangelogSegment || f.CompactionLag != ChangelogLag {
 		t.Errorf("facts %+v, %v", f, err)
 	}
 	_, err = checkSnapshotTopic(within(t, time.Minute), cl, kafkatest.UniqueName("impossible"), 3, &TopicConfig{Replicas: 9})

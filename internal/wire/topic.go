@@ -35,6 +35,8 @@ type Facts struct {
 	MinISR          int
 	MaxMessageBytes int
 	DeleteRetention time.Duration // how long compaction keeps tombstones
+	SegmentBytes    int64         // of a log's newest part, which compaction leaves alone until it is full
+	CompactionLag   time.Duration // after which compaction has seen a record at the latest
 	UncleanElection bool          // acknowledged records may be lost in an election
 	Retention       time.Duration // how long records are kept; negative: for ever
 	RetentionBytes  int64         // of a partition; negative: unbounded
@@ -98,6 +100,10 @@ func (f *Facts) set(key, value string) (err error) {
 		var ms int64
 		ms, err = strconv.ParseInt(value, 10, 64)
 		f.DeleteRetention = time.Duration(ms) * time.Millisecond
+	case "segment.bytes":
+		f.SegmentBytes, err = strconv.ParseInt(value, 10, 64)
+	case "max.compaction.lag.ms":
+		f.CompactionLag, err = milliseconds(value)
 	case "retention.ms":
 		f.Retention, err = milliseconds(value)
 	case "retention.bytes":
@@ -201,10 +207,28 @@ func unusable(topic, format string, args ...any) *stream.Error {
 	return topicError(topic, fmt.Errorf("%w: "+format, append([]any{stream.ErrTopic}, args...)...))
 }
 
+// What bounds how many old versions of a key a restore reads. Kafka compacts no part of a log that it still writes to,
+// and that part has 1 GiB by default: at one commit a second most of a restore would be versions that count no more.
+const (
+	// ChangelogSegment is the segment.bytes that Kafka Streams gives its changelogs.
+	ChangelogSegment = 50 << 20
+	// ChangelogLag is a max.compaction.lag.ms. Each compaction copies what is left of a partition, so that it is no less.
+	ChangelogLag = time.Hour
+)
+
+// changelog is the configuration of a compacted topic that holds the newest version of each key.
+func changelog() map[string]*string {
+	return map[string]*string{
+		"cleanup.policy":        kadm.StringPtr("compact"),
+		"segment.bytes":         kadm.StringPtr(strconv.Itoa(ChangelogSegment)),
+		"max.compaction.lag.ms": kadm.StringPtr(strconv.FormatInt(ChangelogLag.Milliseconds(), 10)),
+	}
+}
+
 // compacted is the configuration of a compacted topic that a command creates on a cluster of that many
 // brokers. Two in-sync replicas are demanded where there can be three: one broker may then be down.
 func compacted(brokers int) map[string]*string {
-	configs := map[string]*string{"cleanup.policy": kadm.StringPtr("compact")}
+	configs := changelog()
 	if brokers >= 3 {
 		configs["min.insync.replicas"] = kadm.StringPtr("2")
 	}
@@ -212,7 +236,7 @@ func compacted(brokers int) map[string]*string {
 }
 
 func createCompacted(ctx context.Context, cl *kgo.Client, topic string, partitions int32, c TopicConfig) error {
-	configs := map[string]*string{}
+	configs := changelog()
 	for k, v := range c.Configs {
 		configs[k] = kadm.StringPtr(v)
 	}
