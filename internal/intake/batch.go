@@ -50,13 +50,6 @@ type opened struct {
 	cost  int64
 }
 
-func (o opened) len() (n int) {
-	for _, p := range o.parts {
-		n += len(p)
-	}
-	return n
-}
-
 // open returns a batch without compression, with what is too large replaced. A batch that is damaged, or of a format
 // before this one, is returned as it is: the client has a bound of its own for what it decompresses.
 func (b *Budget) open(raw batch) opened {

@@ -11,7 +11,8 @@ import (
 // product are the directories whose code users import or run, and everything below them unless it is in tests.
 var product = []string{
 	".", "claim", "codec", "devbroker", "dlq", "fence", "holdfasttest", "kafka", "pipe", "snapshot", "stream",
-	"internal/engine", "internal/job", "internal/member", "internal/pace", "internal/preflight", "internal/rule", "internal/wire",
+	"internal/engine", "internal/intake", "internal/job", "internal/member", "internal/pace", "internal/preflight",
+	"internal/rule", "internal/visible", "internal/wire",
 }
 
 // InProduct reports whether a file is part of the product: code of one of its packages, or what the module requires.
