@@ -398,6 +398,9 @@ func (l *lab) trim(topic string, below int64) {
 		if err == nil {
 			err = rs.Error()
 		}
+		if errors.Is(err, kerr.PolicyViolation) { // the leader has not heard yet that the topic's policy is delete
+			err = errors.New(err.Error())
+		}
 		return err
 	})
 }

@@ -135,7 +135,10 @@ func (c *conn) Read(p []byte) (int, error) {
 // next reads the beginning of an answer, and all of it if it is one to a fetch.
 func (c *conn) next() error {
 	head := make([]byte, 8)
-	if _, err := io.ReadFull(c.in, head); err != nil {
+	if n, err := io.ReadFull(c.in, head); n > 0 && err != nil {
+		c.out = [][]byte{head[:n]} // as an alert of TLS, which the client explains
+		return nil
+	} else if err != nil {
 		return err
 	}
 	size := int(int32(binary.BigEndian.Uint32(head)))

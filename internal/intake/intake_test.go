@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"net"
 	"reflect"
 	"testing"
@@ -219,5 +220,22 @@ func TestAnswerEndsWhereThereIsNoRoom(t *testing.T) {
 	b.Release(2 << 20)
 	if held := b.Held(); held != 0 {
 		t.Errorf("%d bytes are held by nobody", held)
+	}
+}
+
+// What ends before it is an answer goes to the client as it came: it tells an alert of TLS from a broker that is gone.
+func TestWhatIsNoAnswerIsHandedOn(t *testing.T) {
+	t.Parallel()
+	near, far := net.Pipe()
+	in := NewClient(New(0)).Conn(near)
+	defer in.Close()
+	alert := []byte{0x15, 3, 3, 0, 2, 2, 10}
+	go func() {
+		_, _ = far.Write(alert)
+		_ = far.Close()
+	}()
+	got, err := io.ReadAll(in)
+	if err != nil || !bytes.Equal(got, alert) {
+		t.Errorf("read %x, %v, want %x and the end", got, err, alert)
 	}
 }

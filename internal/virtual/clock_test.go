@@ -25,6 +25,15 @@ import (
 // of the wall clock does not matter there. All others are differences of times that this process has
 // taken itself, which Go counts on the monotonic clock.
 var wallClock = map[string]string{
+	"dlq/letter.go:letter":                    "the time of writing, for whoever reads the letter",
+	"dlq/letter.go:newBuilder":                "the record's own timestamp as a number, for a header",
+	"dlq/replay.go:ReplayTo":                  "the same",
+	"dlq/takes.go:stamp":                      "the same",
+	"dlq/headers.go:millis":                   "the same, read",
+	"dlq/takes.go:time":                       "the record's timestamp: the broker compares it with its own clock, and a refusal is learnt from",
+	"internal/engine/call.go:permits":         "the user's timestamp as a number, for the text of an error",
+	"internal/wire/record.go:Time":            "the record's timestamp",
+	"stream/time.go:outside of functions":     "bounds of what the client can carry",
 	"fence/progress.go:Encode":                "the stamp of a progress record: information for people (TestWallClockOfProgress)",
 	"fence/progress.go:DecodeProgress":        "the same",
 	"internal/member/prepare.go:resolveStart": "Start.AtTime is the user's, and the broker compares it",

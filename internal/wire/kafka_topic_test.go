@@ -80,6 +80,12 @@ func TestKafkaSnapshotTopicIsCreatedOnce(t *testing.T) {
 	if err != nil || f.MaxMessageBytes != 2000000 || f.SegmentBytes != ChangelogSegment || f.CompactionLag != ChangelogLag {
 		t.Errorf("facts %+v, %v", f, err)
 	}
+	// What is added must not keep a topic from being made as it is asked for.
+	f, err = checkSnapshotTopic(within(t, time.Minute), cl, kafkatest.UniqueName("late"), 3, &TopicConfig{Replicas: 1,
+		Configs: map[string]string{"min.compaction.lag.ms": "7200000"}})
+	if err != nil || f.CleanupPolicy != "compact" || f.CompactionLag < 2*time.Hour {
+		t.Errorf("with a long min.compaction.lag.ms: facts %+v, %v", f, err)
+	}
 	_, err = checkSnapshotTopic(within(t, time.Minute), cl, kafkatest.UniqueName("impossible"), 3, &TopicConfig{Replicas: 9})
 	if !errors.Is(err, stream.ErrTopic) || !strings.Contains(err.Error(), "--replication-factor 9 --config cleanup.policy=compact") {
 		t.Errorf("more replicas than brokers: got %v, want ErrTopic with the command", err)

@@ -236,19 +236,18 @@ func compacted(brokers int) map[string]*string {
 }
 
 func createCompacted(ctx context.Context, cl *kgo.Client, topic string, partitions int32, c TopicConfig) error {
-	configs := changelog()
-	for k, v := range c.Configs {
-		configs[k] = kadm.StringPtr(v)
-	}
-	configs["cleanup.policy"] = kadm.StringPtr("compact")
-	if c.MinISR > 0 {
-		configs["min.insync.replicas"] = kadm.StringPtr(strconv.Itoa(c.MinISR))
-	}
+	configs := c.configs(changelog())
 	replicas := c.Replicas
 	if replicas <= 0 {
 		replicas = -1
 	}
 	resp, err := kadm.NewClient(cl).CreateTopic(ctx, partitions, replicas, configs, topic)
+	if errors.Is(err, kerr.InvalidConfig) {
+		// What the user, or the cluster for all topics, has set goes before what is added here: as a longer
+		// min.compaction.lag.ms, beside which Kafka takes no shorter max.compaction.lag.ms.
+		configs = c.configs(map[string]*string{})
+		resp, err = kadm.NewClient(cl).CreateTopic(ctx, partitions, replicas, configs, topic)
+	}
 	switch {
 	case err == nil, errors.Is(err, kerr.TopicAlreadyExists):
 		return nil
@@ -261,6 +260,18 @@ func createCompacted(ctx context.Context, cl *kgo.Client, topic string, partitio
 	}
 	return topicError(topic, fmt.Errorf("%w: it could not be created: %w", stream.ErrTopic, err)).
 		Hinted("create it by hand: %s", createCommand(cl, topic, partitions, replicas, configs))
+}
+
+// configs adds what c says to the configuration of a topic.
+func (c TopicConfig) configs(to map[string]*string) map[string]*string {
+	for k, v := range c.Configs {
+		to[k] = kadm.StringPtr(v)
+	}
+	to["cleanup.policy"] = kadm.StringPtr("compact")
+	if c.MinISR > 0 {
+		to["min.insync.replicas"] = kadm.StringPtr(strconv.Itoa(c.MinISR))
+	}
+	return to
 }
 
 func createCommand(cl *kgo.Client, topic string, partitions int32, replicas int16, configs map[string]*string) string {
