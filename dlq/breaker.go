@@ -76,17 +76,20 @@ func (b *Breaker) Passed(now time.Time, n int64) {
 }
 
 // Recall counts a letter that was written at an earlier time, if that was within the last minute, and the records
-// that were processed for it since the one before. A time that is to come is that of a clock that is ahead: it is now.
-func (b *Breaker) Recall(now, written time.Time, records int64) {
+// that were processed for it since the one before; it reports whether it did. A time that is to come is that of a
+// clock that is ahead: it is now. Letters of one record count once: the caller recalls one of them, and does not ask
+// Allow about that record again.
+func (b *Breaker) Recall(now, written time.Time, records int64) bool {
 	age := max(now.Sub(written), 0)
 	if age >= window {
-		return
+		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.at(now, age)
 	s.letters++
 	s.records += records
+	return true
 }
 
 // Allow counts a letter at the time now, or returns stream.ErrFlood with the counts and does not

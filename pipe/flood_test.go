@@ -51,6 +51,31 @@ func TestFloodIsOneOverRestarts(t *testing.T) {
 	}
 }
 
+// Letters that earlier runs wrote of records that they did not commit count once for each record, and not again when the
+// records come again.
+func TestRepeatedLettersAreOneRecord(t *testing.T) {
+	t.Parallel()
+	l := embedded(t, "in", "out", "dead")
+	l.numbers("in", 50)
+	for i := range int64(10) {
+		m := dlq.New(stream.Record{Topic: "in", Offset: i % 5}, dlq.Cause{Topic: "dead", Err: errBad, Attempt: 1, Group: "copy", Now: time.Now()})
+		r := &kgo.Record{Topic: m.Topic, Value: m.Value}
+		for _, h := range m.Headers {
+			r.Headers = append(r.Headers, kgo.RecordHeader(h))
+		}
+		l.produce(r)
+	}
+	c := l.config(func(context.Context, stream.Record, *pipe.Out) error { return errBad })
+	c.OnError = func(context.Context, *stream.RecordError) stream.Action { return stream.DeadLetter }
+	c.DeadLetters = &dlq.Policy{Topic: "dead", MaxPerMinute: 7, RestartDelay: -1}
+	if err := l.start(t.Context(), c).wait(); !errors.Is(err, stream.ErrFlood) {
+		t.Errorf("I6: Run returned %v, want ErrFlood", err)
+	}
+	if o := l.committed("copy", "in", 0).At; o != 7 {
+		t.Errorf("I6: committed %d, want the 5 records that have letters and 2 more", o)
+	}
+}
+
 // A pipe that drowns in failures leaves its group, and returns when the delay is over or its context ends.
 func TestFloodHoldsBackTheEnd(t *testing.T) {
 	t.Parallel()

@@ -134,7 +134,9 @@ func (a Action) String() string {
 type RecordError struct {
 	Record Record
 	// Attempt is 1 for the first failure of the record. It goes on counting when the failure made the
-	// partition be restored; another process, or a later ownership for another reason, begins with 1.
+	// partition be restored; another process, or a later ownership for another reason, begins with 1. A dead
+	// letter that its topic refuses is no failure of the record: it is written with less, and the policy, which
+	// has decided, is not asked again.
 	Attempt  int
 	Panicked bool // the fold panicked; Err's text has the value and, after StackMark, the stack
 	Err      error

@@ -53,13 +53,17 @@ func (w *worker) deadLetter(r stream.Record, failure *stream.RecordError) (bool,
 }
 
 // allowed asks the breaker for one more letter. What an earlier run has written counts: it is asked for with the
-// first letter of each partition.
+// first letter of each partition. A record counts once, however many letters it has: a run that ended before it
+// committed leaves letters of records that come again.
 func (w *worker) allowed(r stream.Record) error {
 	breaker := w.m.cfg.Breaker
 	if w.m.firstOfPartition(w.own.Partition()) {
 		w.recall(r)
 	}
 	w.countPassed()
+	if w.m.recalledLetter(w.own.Partition(), r.Offset) {
+		return nil
+	}
 	return breaker.Allow(time.Now())
 }
 
@@ -106,23 +110,28 @@ func (w *worker) recallFrom(ctx context.Context, log wire.Log, r stream.Record) 
 	// Twice, since each letter may have a transaction of its own, whose marker takes an offset.
 	from := max(start, stable-min(2*int64(w.m.cfg.DeadLetters.MaxPerMinute)+2, recallOffsets))
 	bytes, before, now := 0, int64(-1), time.Now()
+	seen := map[int64]bool{}
 	_, err = log.Read(ctx, wire.ReadOptions{From: from, To: stable, Committed: true}, func(k *kgo.Record) error {
 		if bytes += len(k.Key) + len(k.Value); bytes > recallBytes {
 			return errRecalled
 		}
 		l, err := dlq.Parse(wire.Record(k))
 		at := l.FailedAt
-		if err != nil || l.WrittenAt.IsZero() || l.Group != w.m.cfg.Session.Group || at.Topic != r.Topic || at.Partition != r.Partition {
+		if err != nil || l.WrittenAt.IsZero() || l.Group != w.m.cfg.Session.Group || at.Topic != r.Topic || at.Partition != r.Partition ||
+			seen[at.Offset] {
 			return nil
 		}
 		passed := int64(1)
 		if before >= 0 && at.Offset > before {
 			passed = at.Offset - before
 		}
-		before = at.Offset
-		w.m.cfg.Breaker.Recall(now, l.WrittenAt, passed)
+		before = max(before, at.Offset)
+		if w.m.cfg.Breaker.Recall(now, l.WrittenAt, passed) {
+			seen[at.Offset] = true
+		}
 		return nil
 	})
+	w.m.rememberRecalled(w.own.Partition(), r.Offset, seen)
 	if errors.Is(err, errRecalled) {
 		return nil
 	}
@@ -148,13 +157,16 @@ func (m *Member) letterWithout(p stream.Partition, offset int64) dlq.Refused {
 	return m.noteLocked(p, offset).without
 }
 
-// reduceLetter remembers that a record's letter was refused, and reports whether it is to be written with less.
+// reduceLetter remembers that a record's letter was refused, and reports whether it is to be written with less. The step
+// fails once more on the way to that letter, and this is the same failure: it is not counted twice.
 func (m *Member) reduceLetter(p stream.Partition, offset int64, err error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := m.noteLocked(p, offset)
 	without, ok := worse(n.without, err)
-	n.without = without
+	if n.without = without; ok && n.refusal == nil && n.failures > 0 {
+		n.failures--
+	}
 	return ok
 }
 

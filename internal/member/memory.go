@@ -14,7 +14,8 @@ type note struct {
 	refusal  error       // why its step cannot be committed; nil: it may be tried
 	panicked bool        // of refusal
 	skipped  bool        // the policy has skipped it
-	lettered bool        // the breaker has counted its letter
+	lettered bool        // the breaker was asked about its letter
+	recalled bool        // the breaker has counted a letter of it that an earlier run wrote
 	without  dlq.Refused // what its letter was refused for
 }
 
@@ -120,6 +121,24 @@ func (m *Member) firstLetter(p stream.Partition, offset int64) bool {
 	first := !n.lettered
 	n.lettered = true
 	return first
+}
+
+// rememberRecalled keeps of which records from an offset on the breaker has counted the letter of an earlier run.
+func (m *Member) rememberRecalled(p stream.Partition, from int64, offsets map[int64]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for offset := range offsets {
+		if offset >= from {
+			m.noteLocked(p, offset).recalled = true
+		}
+	}
+}
+
+// recalledLetter reports whether the breaker has counted a letter of a record that an earlier run wrote.
+func (m *Member) recalledLetter(p stream.Partition, offset int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.noteLocked(p, offset).recalled
 }
 
 // forget drops what is known of records that are committed, by whomever.

@@ -30,15 +30,30 @@ func (w *worker) failed(r stream.Record, result engine.Result) (bool, error) {
 	} else {
 		failure.Attempt = w.m.countFailure(w.own.Partition(), r.Offset)
 	}
-	action := stream.Stop
-	if w.m.cfg.OnError != nil {
-		action = w.decided(w.ask(failure), failure)
-	}
+	action := w.decide(failure)
 	w.log.Warn("step failed", "offset", r.Offset, "attempt", failure.Attempt, "action", action.String(), "error", failure.Err)
 	call(w.m.hooks, func(h stream.Hooks) func(stream.Failed) { return h.Failed }, stream.Failed{
 		Partition: w.own.Partition(), Offset: r.Offset, Attempt: failure.Attempt, Action: action, Err: failure.Err,
 	})
 	return w.carryOut(r, failure, action, result)
+}
+
+// decide asks the error policy. It has decided about a record whose letter was refused, and whatever it said now would
+// let the offset pass a record that is nowhere:
+//
+//  1. A policy dead-letters a record. The topic does not take the letter, and the state goes back.
+//  2. The record is folded again and fails again. The policy skips what it has seen before.
+//  3. The offset passes the record, whose letter would have been taken without what was refused.
+//
+// A failure of the infrastructure is another one, and the policy is asked.
+func (w *worker) decide(failure *stream.RecordError) stream.Action {
+	if w.m.letterWithout(w.own.Partition(), failure.Record.Offset) > dlq.Nothing && dlq.Decide(stream.DeadLetter, failure) == stream.DeadLetter {
+		return stream.DeadLetter
+	}
+	if w.m.cfg.OnError == nil {
+		return stream.Stop
+	}
+	return w.decided(w.ask(failure), failure)
 }
 
 // errNoLetters is the error of a policy that needs a dead-letter topic where there is none.

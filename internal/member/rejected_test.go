@@ -3,12 +3,14 @@ package member_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/holdfast-go/holdfast"
@@ -138,5 +140,37 @@ func TestLetterThatGoesBackIsToldOnce(t *testing.T) {
 	}
 	if len(told) != 2 || told[1] != 1 || told[3] != 1 {
 		t.Errorf("letters told by offset: %v, want 1 and 3 once each", told)
+	}
+}
+
+// I4: a policy that has dead-lettered a record is not asked again if the topic refuses the letter: one that skips at a
+// second attempt would let the offset pass a record that is nowhere.
+func TestDecisionStandsOverARefusedLetter(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	noise := make([]byte, 5000)
+	for i, rng := 0, rand.New(rand.NewPCG(1, 2)); i < len(noise); i++ {
+		noise[i] = byte(rng.IntN(256))
+	}
+	p.values("a", "1")
+	p.must(p.cl.ProduceSync(t.Context(), &kgo.Record{Key: []byte("b"), Value: []byte("bad"), Headers: []kgo.RecordHeader{{Key: "h", Value: noise}}}).FirstErr())
+	p.values("c", "1")
+	c, _ := p.rejecting(&dlq.Policy{Topic: "dead"}, stream.DeadLetter)
+	var asked []int
+	c.OnError = func(ctx context.Context, e *stream.RecordError) stream.Action {
+		if asked = append(asked, e.Attempt); len(asked) > 1 {
+			return stream.Skip
+		}
+		limit := "2000" // after the flow has read what the topic takes
+		if _, err := kadm.NewClient(p.cl).AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &limit}}, "dead"); err != nil {
+			t.Error(err)
+		}
+		return stream.DeadLetter
+	}
+	var told []int
+	c.Hooks = append(c.Hooks, holdfast.Hooks{Failed: func(e stream.Failed) { told = append(told, e.Attempt) }})
+	p.must(until(p, c, 3))
+	if !slices.Equal(asked, []int{1}) || !slices.Equal(told, []int{1, 1}) {
+		t.Errorf("I4: the policy was asked at attempts %v and the hook was told %v, want 1, and 1 twice", asked, told)
 	}
 }

@@ -340,6 +340,58 @@ func TestKafkaDeadLetterIsRefused(t *testing.T) {
 	}
 }
 
+// A letter that is refused for its size is written so that it is taken. The policy has decided: it is not asked again,
+// and what it says of a second attempt lets no offset pass a record that is nowhere.
+func TestKafkaDecisionStandsOverARefusedLetter(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		dead := l.k.CreateTopic(t, l.conf.Input+"-dead", 1, nil)
+		p := &policy{decide: func(e *stream.RecordError) stream.Action {
+			if e.Attempt > 1 {
+				return stream.Skip
+			}
+			return stream.DeadLetter
+		}}
+		s := l.conf
+		s.DeadLetters, s.OnError = &dlq.Policy{Topic: dead}, p.onError
+		s.Before = func(_ context.Context, r stream.Record) error {
+			if r.Offset == 22 {
+				return errors.New("not valid")
+			}
+			return nil
+		}
+		m := l.start(t.Context(), "only", s)
+		l.produce(0, 0, 22)
+		m.committedTo(0, 22)
+		l.lower(dead, 1, 2000)
+		big := kgo.RecordHeader{Key: "h", Value: large("22")(stream.Record{Value: []byte("22")})}
+		r := &kgo.Record{Topic: l.conf.Input, Key: []byte(keyOf(0, 22)), Value: []byte("22"), Headers: []kgo.RecordHeader{big}}
+		if err := l.write.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		l.produce(0, 23, 30)
+		m.committedTo(0, 30)
+		m.stop()
+		if !slices.Equal(p.asked, []ask{{22, 1}}) {
+			t.Errorf("I4: the policy was asked %v, want once", p.asked)
+		}
+		var letters []dlq.Letter
+		for _, e := range l.view(dead) {
+			if !e.ReadCommitted() {
+				continue
+			}
+			letter, err := dlq.Parse(wire.Record(e.Record))
+			if letters = append(letters, letter); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(letters) != 1 || letters[0].Origin.Offset != 22 || letters[0].Attempt != 1 || !letters[0].Reduced() {
+			t.Errorf("I4: letters %+v, want one of offset 22 without what was refused, of the first attempt", letters)
+		}
+		l.skipped[22] = true
+		l.verify()
+	})
+}
+
 // counts is a state that holds references, and has no Clone.
 type counts map[string]int
 

@@ -77,6 +77,30 @@ var bytesBugs = []Bug{
 		Test:  Test{Package: "pipe", Name: "TestFloodIsOneOverRestarts"}, Invariant: "I6",
 	},
 	{
+		Name: "breaker-counts-repeats", Rules: []string{"-"},
+		Off:   "a record whose letter an earlier run wrote counts once more when it comes again",
+		Edits: []Edit{{"internal/member/letter.go", "if w.m.recalledLetter(w.own.Partition(), r.Offset) {", "if false {"}},
+		Test:  Test{Package: "pipe", Name: "TestRepeatedLettersAreOneRecord"}, Invariant: "I6",
+	},
+	{
+		Name: "breaker-recalls-repeats", Rules: []string{"-"},
+		Off:   "each letter that an earlier run wrote of one record counts",
+		Edits: []Edit{{"internal/member/letter.go", "\t\t\tseen[at.Offset] {\n", "\t\t\tfalse {\n"}},
+		Test:  Test{Package: "pipe", Name: "TestRepeatedLettersAreOneRecord"}, Invariant: "I6",
+	},
+	{
+		Name: "decision-asked-for-again", Rules: []string{"-"},
+		Off:   "a policy whose letter was refused is asked about the record once more",
+		Edits: []Edit{{"internal/member/policy.go", "if w.m.letterWithout(w.own.Partition(), failure.Record.Offset) > dlq.Nothing &&", "if false &&"}},
+		Test:  Test{Package: "internal/member", Name: "TestDecisionStandsOverARefusedLetter"}, Invariant: "I4",
+	},
+	{
+		Name: "refused-letter-is-a-failure", Rules: []string{"-"},
+		Off:   "the attempt rises where a letter was refused and the record failed once",
+		Edits: []Edit{{"internal/member/letter.go", "\t\tn.failures--\n", "\t\tn.failures -= 0\n"}},
+		Test:  Test{Package: "internal/member", Name: "TestDecisionStandsOverARefusedLetter"}, Invariant: "I4",
+	},
+	{
 		Name: "flood-returns-at-once", Rules: []string{"-"},
 		Off:   "after too many dead letters Run returns at once, to be started again",
 		Edits: []Edit{{"internal/job/job.go", "\tif errors.Is(err, stream.ErrFlood) {", "\tif errors.Is(err, stream.ErrFlood) && false {"}},

@@ -177,13 +177,16 @@ func (w *world) kafka(dial dialer, opts ...kgo.Opt) kafka.Config {
 
 func deadLetter(context.Context, *stream.RecordError) stream.Action { return stream.DeadLetter }
 
+// letters is the policy of a world in which up to half of the records are bad: that many are no flood.
+func letters() *dlq.Policy { return &dlq.Policy{Topic: rejects, MaxShare: 1} }
+
 // flow is the configuration of the flow, without what is a member's own.
 func (w *world) flow() holdfast.Config[*tally] {
 	c := holdfast.Config[*tally]{
 		Kafka: w.kafka(w.net.DialContext), Group: group, Inputs: []string{input}, Outputs: []string{output},
 		Snapshots: holdfast.Snapshots{Create: &holdfast.TopicConfig{Configs: map[string]string{"min.compaction.lag.ms": "604800000"}}},
 		Codec:     codec.JSON[*tally](), Fold: fold, Clone: clone, Guarantee: w.s.Guarantee, OnError: deadLetter,
-		DeadLetters: &dlq.Policy{Topic: rejects}, Member: w.s.Member, Commit: w.s.Commit,
+		DeadLetters: letters(), Member: w.s.Member, Commit: w.s.Commit,
 	}
 	if w.s.NoClone {
 		c.Clone = nil
@@ -196,7 +199,7 @@ func (w *world) pipe() pipe.Config {
 		Kafka: w.kafka(w.net.DialContext), Group: group, Inputs: []string{input}, Outputs: []string{output},
 		Create: &holdfast.TopicConfig{Configs: map[string]string{"min.compaction.lag.ms": "604800000"}},
 		Func:   copyRecord, Concurrency: w.s.Concurrency, OnError: deadLetter,
-		DeadLetters: &dlq.Policy{Topic: rejects}, Member: w.s.Member, Commit: w.s.Commit,
+		DeadLetters: letters(), Member: w.s.Member, Commit: w.s.Commit,
 	}
 }
 
