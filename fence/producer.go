@@ -393,19 +393,20 @@ func (t *txn) close() {
 
 // progress scans the progress partition up to the high watermark. A transaction of a stale owner
 // that is still open would hold the scan up: the wait is bounded, and the id is then taken over
-// again. A partition that ends before what was acknowledged is ErrTruncated: the topic was made again, or
-// lost records, and the states that are not written again would be lost with it.
+// again. Where none is open, only the brokers take their time, and another takeover would not make them
+// quicker: they have as long as a transaction. A partition that ends before what was acknowledged is ErrTruncated:
+// the topic was made again, or lost records, and the states that are not written again would be lost with it.
 func (t *txn) progress(ctx context.Context, from int64) (found *Progress, at int64, err error) {
-	limit := unstableFor
-	if t.throttle.Since(time.Now()) != "" { // who waits for a quota waits for no transaction
-		limit = max(limit, t.c.TransactionTimeout)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("an open transaction holds up the read-back"))
+	ctx, cancel := context.WithTimeoutCause(ctx, max(unstableFor, t.c.TransactionTimeout), errors.New("the brokers take too long to answer the read-back"))
 	defer cancel()
 	log := wire.Log{Client: t.cl, Topic: t.c.Progress.Topic, Partition: t.c.Progress.Partition}
-	_, end, _, err := log.Ends(ctx)
+	_, end, stable, err := log.Ends(ctx)
 	if err != nil {
 		return nil, from, err
+	}
+	if stable < end && t.throttle.Since(time.Now()) == "" { // who waits for a quota waits for no transaction
+		ctx, cancel = context.WithTimeoutCause(ctx, unstableFor, errors.New("an open transaction holds up the read-back"))
+		defer cancel()
 	}
 	if end < from { // else what is read there would say that nobody has committed since
 		return nil, from, fmt.Errorf("%s ends at %d, and had a progress record at %d: %w", t.c.Progress, end, from-1, stream.ErrTruncated)

@@ -162,4 +162,10 @@ var transactionBugs = []Bug{
 		Edits: []Edit{{"fence/producer.go", "reusable() bool { return wire.Features(t.c.Features).Fenced() }", "reusable() bool { return t.c.Features.Brokers >= 0 }"}},
 		Test:  Test{Package: "fence", Name: "TestClientAfterAnAbort"}, Invariant: "I5",
 	},
+	{
+		Name: "slow-fetch-is-an-open-transaction", Rules: []string{"R4"},
+		Off:   "a read-back is cut short where no transaction is open, and answers that take seconds never come",
+		Edits: []Edit{{"fence/producer.go", "if stable < end && t.throttle", "if stable <= end && t.throttle"}},
+		Test:  Test{Package: "internal/virtual", Name: "TestIDExpiry", Tags: "synctests"}, Invariant: "I7",
+	},
 }
